@@ -26,7 +26,7 @@ from penstock.log.partition_log import PartitionLog
 from penstock.model import LeaderEpoch, Millis
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import build_batch
-from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
 from penstock.upkeep.settings import UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
 
@@ -82,7 +82,7 @@ def dirty_log(folder: Path, *, key_count: int) -> PartitionLog:
 
 
 def upkeep_of(log: PartitionLog, worker: WorkerProcess) -> Upkeep:
-    kept = Kept(log, TOPIC.retention, TOPIC.compaction)
+    kept = UpkeepTarget(log, TOPIC.retention, TOPIC.compaction)
     return Upkeep(lambda: [kept], worker, UPKEEP, clock=lambda: NOW, steady_clock=lambda: NOW)
 
 

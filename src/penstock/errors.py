@@ -1,9 +1,9 @@
-"""Three kinds of wrong, and this file holds the two that are not Python's own.
+"""Three kinds of failure; this module defines the exceptions that are not Python's own.
 
-Refused     understood and declined, with a code and what to do; answered to the caller
-Malformed   bytes that cannot be what they claim; costs the peer its connection
-AssertionError   our bug, left on in production
-OSError, TimeoutError   the broken world; the shell's business
+Refused                 a valid request that is declined, with an error code and what to do next
+Malformed               bytes that cannot be valid; closes the connection that they came from
+OSError, TimeoutError   the environment; handled by the shell
+AssertionError          a bug; enabled in production
 """
 
 from typing import Self
@@ -14,7 +14,7 @@ __all__ = ["ErrorCode", "Malformed", "Refused"]
 
 
 class Refused(Exception):
-    """A request that was understood and declined."""
+    """A valid request that is declined."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -25,15 +25,15 @@ class Refused(Exception):
         return f"{self.code.name}: {self.message}"
 
     def without_frames(self) -> Self:
-        """For a refusal that is kept: its traceback, cause and context hold every frame on the way,
-        and so the buffers there, until a garbage collection finds them.
+        """For a refusal that is stored: its traceback, cause and context would keep every frame,
+        and the buffers of those frames, alive until a garbage collection.
         """
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self
 
 
 class Malformed(Exception):
-    """Bytes that are not what they should be: where, and why."""
+    """Bytes that are not valid: why, and at which position."""
 
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(reason, position)

@@ -1,4 +1,4 @@
-"""The vocabulary: names for what must not be mixed up. No behaviour, no imports of ours."""
+"""The vocabulary: types for values that must not be confused. No behaviour, no imports of ours."""
 
 from typing import Final, NamedTuple, NewType
 from uuid import UUID
@@ -21,10 +21,17 @@ NO_SEQUENCE: Final = SequenceNumber(-1)
 
 
 class Moment(NamedTuple):
-    """Now, on two clocks that must not be mixed up."""
+    """The current time on two clocks."""
 
-    steady: Millis  # since no particular moment; never set, so it counts time-outs; never stored
-    wall: Millis  # the time of day, which may step at any time: for what is stored or shown
+    steady: Millis  # monotonic, from an arbitrary start: for time-outs; never stored
+    wall: Millis  # the time of day, which may be set at any time: for what is stored or shown
+
+
+class EpochEnd(NamedTuple):
+    """A leader epoch of a log, and where it ends; -1, -1: undefined."""
+
+    epoch: LeaderEpoch
+    end_offset: Offset
 
 
 class TopicPartition(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import ErrorCode
-from penstock.log.time_lookup import Candidate, Found, TimeFinder
+from penstock.log.time_lookup import CandidateBatch, TimeFinder, TimestampMatch
 from penstock.model import LeaderEpoch
 from penstock.protocol.compression import Codec
 from penstock.protocol.records import Record
@@ -90,13 +90,13 @@ def test_only_small_plain_batches_are_opened_on_the_event_loop(
     rows = [Record(timestamp=TIME + index, value=b"value") for index in range(records)]
     wire.produce("t", make_batch(*rows, codec=codec))
     openers: list[int] = []
-    opened = Candidate.open
+    opened = CandidateBatch.open
 
-    def noted(candidate: Candidate, *finder: TimeFinder) -> Found | None:
+    def noted(candidate: CandidateBatch, *finder: TimeFinder) -> TimestampMatch | None:
         openers.append(threading.get_ident())
         return opened(candidate, *finder)
 
-    monkeypatch.setattr(Candidate, "open", noted)
+    monkeypatch.setattr(CandidateBatch, "open", noted)
     assert list_offset(wire, TIME + records - 1).offset == records - 1
     assert [opener == broker.call(threading.get_ident) for opener in openers] == [on_loop]
 

@@ -14,7 +14,7 @@ from penstock.model import LeaderEpoch, Millis, ProducerEpoch, ProducerId, Seque
 from penstock.protocol.compression import Codec
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
-from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
 from penstock.upkeep.settings import CompactionSettings, UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
 from tests.support.apache_kafka import run_tool
@@ -56,7 +56,7 @@ async def compact(log: PartitionLog) -> None:
     compaction = default_settings(
         CompactionSettings, compact=True, min_cleanable_dirty_ratio=0.0, delete_retention_ms=GRACE
     )
-    kept = Kept(log, default_settings(RetentionSettings, delete=False), compaction)
+    kept = UpkeepTarget(log, default_settings(RetentionSettings, delete=False), compaction)
     worker = WorkerProcess()
     try:
         upkeep = Upkeep(

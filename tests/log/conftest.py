@@ -1,4 +1,4 @@
-"""A partition's log in a temporary folder, and batches to put into it."""
+"""A partition's log in a temporary folder, and batches to append to it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -123,13 +123,13 @@ def offsets() -> Callable[[PartitionLog], list[int]]:
     """The base offset of every batch that can be read."""
 
     def read(log: PartitionLog) -> list[int]:
-        found: list[int] = []
+        offsets: list[int] = []
         offset = log.start_offset
         while offset < log.end_offset:
             view = log.read(offset, max_bytes=700).view
             for _, header in iterate_headers(view):
-                found.append(header.base_offset)
+                offsets.append(header.base_offset)
                 offset = header.end_offset
-        return found
+        return offsets
 
     return read

@@ -166,7 +166,7 @@ def test_a_log_with_batches_does_not_take_one_that_starts_before_its_end(
 
 
 class FailingDisk:
-    """Stands in for `os.pwrite`, and fails in its turn."""
+    """Replaces `os.pwrite`, and fails one of its calls."""
 
     def __init__(self, turn: int) -> None:
         self.turn = turn

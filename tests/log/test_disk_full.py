@@ -1,4 +1,4 @@
-"""A full disk refuses the append and nothing else: what was written stays, and it goes on later."""
+"""On a full disk appends fail and nothing else; they work again when there is space."""
 
 import errno
 import os
@@ -21,21 +21,21 @@ Offsets = Callable[[PartitionLog], list[int]]
 
 
 class SmallDisk(OpenFiles):
-    """A disk with so much room for log files."""
+    """A disk with limited space for log files."""
 
-    room_bytes = 1 << 30
+    space_bytes = 1 << 30
 
     def write(self, descriptor: int, chunk: bytes, position: int) -> int:  # type: ignore[override] # a method where the real one is static
-        taken = min(len(chunk), self.room_bytes)
+        taken = min(len(chunk), self.space_bytes)
         if taken == 0:
-            raise OSError(errno.ENOSPC, "no room")
-        self.room_bytes -= taken
+            raise OSError(errno.ENOSPC, "no space")
+        self.space_bytes -= taken
         return os.pwrite(descriptor, chunk[:taken], position)
 
 
-@pytest.mark.parametrize("room_bytes", [0, 1, 50, 61, 100])
+@pytest.mark.parametrize("space_bytes", [0, 1, 50, 61, 100])
 def test_a_failed_append_changes_nothing_and_can_be_repeated(
-    tmp_path: Path, batch: Batch, offsets: Offsets, room_bytes: int
+    tmp_path: Path, batch: Batch, offsets: Offsets, space_bytes: int
 ) -> None:
     files = SmallDisk(4)
     log = PartitionLog.open(
@@ -51,14 +51,14 @@ def test_a_failed_append_changes_nothing_and_can_be_repeated(
 
     append(0)
     before = (log.size_bytes, log.end_offset, dict(log.producers.producers))
-    files.room_bytes = room_bytes
+    files.space_bytes = space_bytes
     for _ in range(2):
-        with pytest.raises(OSError, match=r"written|no room"):
+        with pytest.raises(OSError, match=r"written|no space"):
             append(1, leader_epoch=1)
-        files.room_bytes = 0
+        files.space_bytes = 0
         assert (log.size_bytes, log.end_offset, dict(log.producers.producers)) == before
         assert offsets(log) == [0]
-    files.room_bytes = 1 << 20
+    files.space_bytes = 1 << 20
     assert append(1, leader_epoch=2) == 1
     assert offsets(log) == [0, 1]
     assert log.epochs.entries == [(0, 0), (2, 1)]
@@ -85,12 +85,12 @@ def test_an_abort_that_was_not_written_is_not_listed(tmp_path: Path, batch: Batc
         coordinator_epoch=0,
         timestamp=Millis(1),
     )
-    files.room_bytes = 10
+    files.space_bytes = 10
     with pytest.raises(OSError, match="written"):
         append_batch(log, marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
     assert log.aborted_transactions(Offset(0), Offset(10)) == []
     assert log.producers.first_unstable_offset == 0
-    files.room_bytes = 1 << 20
+    files.space_bytes = 1 << 20
     append_batch(log, marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
     assert len(log.aborted_transactions(Offset(0), Offset(10))) == 1
     files.close_all()
@@ -128,7 +128,7 @@ print(log.end_offset)
 """
 
 
-def test_a_file_at_its_size_limit_is_a_real_failed_write(tmp_path: Path) -> None:
+def test_a_file_at_its_size_limit_is_a_real_write_error(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FILLS_ITS_LIMIT, str(tmp_path)],
         capture_output=True,
@@ -142,10 +142,10 @@ def test_a_file_at_its_size_limit_is_a_real_failed_write(tmp_path: Path) -> None
     log.close()
 
 
-def test_an_abort_is_listed_whole_or_the_marker_is_refused(
+def test_an_abort_is_listed_completely_or_the_marker_is_refused(
     tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Room for a part of the entry, and then for the marker: its records would be shown to all."""
+    """With space for half an entry and then for the marker, aborted records would be visible."""
     files = OpenFiles(4)
     log = PartitionLog.open(
         tmp_path / "orders-0", default_log_settings(), files, now=Millis(0), clean=True
@@ -175,31 +175,31 @@ def test_an_abort_is_listed_whole_or_the_marker_is_refused(
         with pytest.raises(OSError, match="of an entry were written"):
             abort(2)
     assert path.stat().st_size == 34
-    path.write_bytes(path.read_bytes() + bytes(10))  # the part that could not be taken back
+    path.write_bytes(path.read_bytes() + bytes(10))  # the part that could not be undone
     abort(2)
     aborted = log.aborted_transactions(Offset(0), log.end_offset)
     assert [transaction.producer_id for transaction in aborted] == [1, 2]
     files.close_all()
 
 
-def test_old_segments_go_even_when_there_is_no_room_for_a_new_one(
+def test_old_segments_are_removed_even_without_space_for_a_new_one(
     open_log: Callable[..., PartitionLog],
     fill: Callable[..., None],
     offsets: Offsets,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else a full disk stays full: all of a log is old, and the active segment must be rolled."""
+    """Otherwise a full disk stays full: the whole log is old, and its active segment must roll."""
 
-    def no_room(path: str, content: bytes = b"", **_: bool) -> None:
-        raise OSError(errno.ENOSPC, "no room")
+    def no_space(path: str, content: bytes = b"", **_: bool) -> None:
+        raise OSError(errno.ENOSPC, "no space")
 
     log = open_log()
     fill(log, 60)
     kept = list(range(log.active.base_offset, 60))
     retention = default_settings(RetentionSettings, retention_ms=Millis(1))
     with monkeypatch.context() as patched:
-        patched.setattr("penstock.log.segment.create_file", no_room)
-        with pytest.raises(OSError, match="no room"):
+        patched.setattr("penstock.log.segment.create_file", no_space)
+        with pytest.raises(OSError, match="no space"):
             log.delete_expired(retention, Millis(99_999))
     assert offsets(log) == kept
     log.delete_expired(retention, Millis(99_999))

@@ -1,4 +1,4 @@
-"""A kill, or a disk that refuses, at every single system call of a partition's life."""
+"""A kill, or a disk error, at every single system call of a partition's life."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.log import LogFolder, OpenFiles, PartitionLog
+from penstock.log import LogDirectory, OpenFiles, PartitionLog
 from penstock.log.settings import RetentionSettings
 from penstock.log.truncation import Truncation
 from penstock.model import (
@@ -48,7 +48,7 @@ class Killed(BaseException):
 
 
 class Faults:
-    """Stands before the system calls, and ends or refuses the one whose turn it is."""
+    """Wraps the system calls, and fails one of them."""
 
     def __init__(self, patched: pytest.MonkeyPatch, at: int, fault: BaseException) -> None:
         self.is_over = False
@@ -71,9 +71,9 @@ class Faults:
 
 
 class Life:
-    """A partition is made, written, trimmed, deleted, made again and written."""
+    """A partition is created, written, trimmed, deleted, created again and written."""
 
-    def __init__(self, folder: LogFolder, batch: Batch) -> None:
+    def __init__(self, folder: LogDirectory, batch: Batch) -> None:
         self.acknowledged: list[int] = []
         self._folder = folder
         self._batch = batch
@@ -128,7 +128,7 @@ class Life:
             )
             if isinstance(opened, PartitionLog):
                 return opened
-        raise AssertionError("one failure is not for ever")
+        raise AssertionError("one failure is not permanent")
 
     def _try(self, work: Callable[[], Any]) -> Any:
         try:
@@ -175,7 +175,7 @@ class FollowerLife(Life):
             truncation = plan()
             if truncation is None:
                 return
-            # What is to be removed may be gone from here on.
+            # From here on these batches may be missing.
             end_offset = 0 if truncation.cut is None else truncation.end_offset
             self.acknowledged = [at for at in self.acknowledged if at < end_offset]
             if self._try(partial(self._finish, truncation)):
@@ -216,9 +216,9 @@ def test_acknowledged_batches_survive_whichever_system_call_was_the_last_or_fail
     tmp_path: Path, batch: Batch, offsets: Offsets, is_killed: bool, life_of: type[Life]
 ) -> None:
     for step in range(STEPS_MAX):
-        folder = LogFolder.open(tmp_path / str(step), OpenFiles(4))
+        folder = LogDirectory.open(tmp_path / str(step), OpenFiles(4))
         life = life_of(folder, batch)
-        fault = Killed() if is_killed else OSError(errno.ENOSPC, "no room")
+        fault = Killed() if is_killed else OSError(errno.ENOSPC, "no space")
         with pytest.MonkeyPatch.context() as patched:
             faults = Faults(patched, step, fault)
             try:
@@ -227,7 +227,7 @@ def test_acknowledged_batches_survive_whichever_system_call_was_the_last_or_fail
                 assert faults.is_over
         folder.release()
         folder.files.close_all()
-        again = LogFolder.open(tmp_path / str(step), OpenFiles(4))
+        again = LogDirectory.open(tmp_path / str(step), OpenFiles(4))
         log = again.open_partition(NAME, SMALL, now=Millis(0))
         assert set(life.acknowledged) <= set(offsets(log)), f"after step {step}"
         check_epochs(log)

@@ -1,4 +1,4 @@
-"""Descriptors are few, failed writes leave nothing, and no file is cut under a view."""
+"""Descriptors are limited, failed writes leave nothing, and no file is cut under a view."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log.files import COPY_BYTES_MAX, InMemory, LogFile, OpenFiles, create_file
+from penstock.log.files import COPY_BYTES_MAX, IndexCache, LogFile, OpenFiles, create_file
 
 LARGE = COPY_BYTES_MAX * 3
 
@@ -16,7 +16,7 @@ def a_file(path: Path, files: OpenFiles, content: bytes = b"") -> LogFile:
     return LogFile(str(path), files, len(content))
 
 
-def test_only_so_many_descriptors_are_open(tmp_path: Path) -> None:
+def test_the_number_of_open_descriptors_is_limited(tmp_path: Path) -> None:
     files = OpenFiles(3)
     logs = [a_file(tmp_path / str(number), files) for number in range(10)]
     for _ in range(2):
@@ -41,7 +41,7 @@ def test_the_file_used_last_stays_open(tmp_path: Path) -> None:
     files.close_all()
 
 
-def test_a_file_is_opened_even_when_connections_hold_all_other_descriptors(
+def test_a_file_is_opened_even_when_connections_use_all_other_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = OpenFiles(100)
@@ -63,7 +63,9 @@ def test_a_file_is_opened_even_when_connections_hold_all_other_descriptors(
 
 
 @pytest.mark.parametrize("size", [10, LARGE])
-def test_a_view_outlives_the_name_the_descriptor_and_the_cut(tmp_path: Path, size: int) -> None:
+def test_a_view_stays_valid_when_the_file_is_unlinked_closed_or_cut(
+    tmp_path: Path, size: int
+) -> None:
     files = OpenFiles(2)
     content = os.urandom(size)
     log = a_file(tmp_path / "log", files, content)
@@ -77,7 +79,7 @@ def test_a_view_outlives_the_name_the_descriptor_and_the_cut(tmp_path: Path, siz
     assert bytes(view) == content[1:]
 
 
-def test_a_large_view_is_the_page_cache_and_counts_until_it_dies(tmp_path: Path) -> None:
+def test_a_large_view_is_mapped_and_counted_until_it_is_deleted(tmp_path: Path) -> None:
     files = OpenFiles(2)
     log = a_file(tmp_path / "log", files, bytes(LARGE))
     view = log.read(0, LARGE)
@@ -91,7 +93,7 @@ def test_a_large_view_is_the_page_cache_and_counts_until_it_dies(tmp_path: Path)
     files.close_all()
 
 
-def test_views_hold_no_descriptors(tmp_path: Path) -> None:
+def test_views_need_no_descriptors(tmp_path: Path) -> None:
     files = OpenFiles(2)
     log = a_file(tmp_path / "log", files, bytes(LARGE))
     before = len(os.listdir("/proc/self/fd"))
@@ -102,14 +104,14 @@ def test_views_hold_no_descriptors(tmp_path: Path) -> None:
 
 
 class Failing(OpenFiles):
-    """Takes so many bytes and then says no."""
+    """Accepts a number of bytes and then fails."""
 
     room_bytes = 10
 
     def write(self, descriptor: int, chunk: bytes, position: int) -> int:  # type: ignore[override] # a method where the real one is static
         taken = min(len(chunk), self.room_bytes)
         if taken == 0:
-            raise OSError(errno.ENOSPC, "no room")
+            raise OSError(errno.ENOSPC, "no space")
         self.room_bytes -= taken
         return os.pwrite(descriptor, chunk[:taken], position)
 
@@ -118,8 +120,8 @@ def test_a_write_that_fails_or_is_short_leaves_nothing_behind(tmp_path: Path) ->
     files = Failing(2)
     log = a_file(tmp_path / "log", files)
     log.append(b"12345")
-    for _ in range(2):  # short the first time, refused the second
-        with pytest.raises(OSError, match=r"written|no room"):
+    for _ in range(2):  # short the first time, an error the second
+        with pytest.raises(OSError, match=r"written|no space"):
             log.append(b"67890abc")
         assert log.size_bytes == 5
         assert (tmp_path / "log").read_bytes() == b"12345"
@@ -137,14 +139,14 @@ class Loaded:
         self.dropped = True
 
 
-def test_what_was_loaded_is_dropped_when_the_budget_is_spent() -> None:
-    memory = InMemory(100)
+def test_the_least_recently_used_index_is_dropped_at_the_limit() -> None:
+    memory = IndexCache(100)
     first, second, third = Loaded(), Loaded(), Loaded()
-    memory.keep(first, 60)
-    memory.keep(second, 40)
+    memory.add(first, 60)
+    memory.add(second, 40)
     memory.touch(first)
-    memory.keep(third, 30)
+    memory.add(third, 30)
     assert (first.dropped, second.dropped, third.dropped) == (False, True, False)
     assert memory.size_bytes == 90
-    memory.forget(first)
+    memory.remove(first)
     assert memory.size_bytes == 30

@@ -1,4 +1,4 @@
-"""A sync that failed is believed for ever; one that had nothing to do is no failure."""
+"""After a failed sync nothing is written; a sync of deleted files is not a failure."""
 
 import errno
 import os
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log import LogFolder, OpenFiles, PartitionLog
+from penstock.log import LogDirectory, OpenFiles, PartitionLog
 from penstock.log.checkpoints import RECOVERY_POINTS
-from penstock.log.flush import NotSynced
+from penstock.log.flush import SyncError
 from penstock.model import LeaderEpoch, Millis, Offset, TopicPartition
 from tests.support.appending import append_batch
 
@@ -27,7 +27,7 @@ def fail_to_sync(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
     work = log.pending_flush()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", refuse)
-        with pytest.raises(NotSynced, match="bad sector") as failed:
+        with pytest.raises(SyncError, match="bad sector") as failed:
             work.run()
     log.stop_writing(failed.value)
 
@@ -40,19 +40,19 @@ def test_nothing_is_written_after_a_failed_sync(
     log.flush()
     fill(log, 1)
     fail_to_sync(log, monkeypatch)
-    with pytest.raises(OSError, match="until the broker starts again"):
+    with pytest.raises(OSError, match="until the broker is restarted"):
         append_batch(log, batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
     assert log.end_offset == 3
     assert len(log.read(Offset(0), max_bytes=10_000).view) == log.size_bytes, "reads go on"
 
 
-def test_a_later_sync_does_not_make_a_failed_one_good(
+def test_a_later_sync_does_not_undo_a_failed_one(
     open_log: OpenLog, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_log()
     fill(log, 2)
     log.flush()
-    fill(log, 60)  # closed segments ask to be synced
+    fill(log, 60)  # closed segments are to be synced
     fail_to_sync(log, monkeypatch)
     assert not log.flush_due(Millis(10_000))
     assert log.flush() == log.recovery_point == 2
@@ -61,7 +61,7 @@ def test_a_later_sync_does_not_make_a_failed_one_good(
 def test_a_stop_after_a_failed_sync_is_not_clean(
     tmp_path: Path, fill: Fill, batch: Batch, monkeypatch: pytest.MonkeyPatch, open_log: OpenLog
 ) -> None:
-    folder = LogFolder.open(tmp_path, OpenFiles(8))
+    folder = LogDirectory.open(tmp_path, OpenFiles(8))
     settings = open_log().settings
     name = TopicPartition("orders", 0)
     log = folder.open_partition(name, settings, now=Millis(0))
@@ -69,7 +69,7 @@ def test_a_stop_after_a_failed_sync_is_not_clean(
     fail_to_sync(log, monkeypatch)
     folder.close()
     assert "orders 0 3" not in (tmp_path / RECOVERY_POINTS).read_text()
-    again = LogFolder.open(tmp_path, OpenFiles(8))
+    again = LogDirectory.open(tmp_path, OpenFiles(8))
     assert not again.was_clean
     log = again.open_partition(name, settings, now=Millis(0))
     append_batch(log, batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
@@ -77,7 +77,7 @@ def test_a_stop_after_a_failed_sync_is_not_clean(
     again.close()
 
 
-def test_a_partition_deleted_meanwhile_has_nothing_to_sync(open_log: OpenLog, fill: Fill) -> None:
+def test_a_partition_that_was_deleted_has_nothing_to_sync(open_log: OpenLog, fill: Fill) -> None:
     log = open_log()
     fill(log, 3)
     work = log.pending_flush()
@@ -86,7 +86,7 @@ def test_a_partition_deleted_meanwhile_has_nothing_to_sync(open_log: OpenLog, fi
     work.run()
 
 
-def test_too_few_descriptors_are_no_failed_sync(
+def test_a_lack_of_descriptors_is_not_a_failed_sync(
     open_log: OpenLog, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse_to_open(path: str, flags: int, mode: int = 0) -> int:
@@ -99,5 +99,5 @@ def test_too_few_descriptors_are_no_failed_sync(
         patched.setattr(os, "open", refuse_to_open)
         with pytest.raises(OSError, match="too many") as failed:
             work.run()
-    assert not isinstance(failed.value, NotSynced)
+    assert not isinstance(failed.value, SyncError)
     work.run()

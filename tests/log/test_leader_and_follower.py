@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.log import LogFolder, OpenFiles, PartitionLog
+from penstock.log import LogDirectory, OpenFiles, PartitionLog
 from penstock.log.truncation import Truncation
 from penstock.model import NO_EPOCH, LeaderEpoch, Millis, Offset, TopicId, TopicPartition
 from penstock.protocol.records import build_batch
@@ -49,7 +49,7 @@ class Replica:
     def open(self, segment_bytes: int) -> None:
         self.segment_bytes = segment_bytes
         self.views.clear()  # a new process has none
-        self.folder = LogFolder.open(self.path, OpenFiles(4))
+        self.folder = LogDirectory.open(self.path, OpenFiles(4))
         self.log: PartitionLog = self.folder.open_partition(
             ORDERS,
             default_log_settings(

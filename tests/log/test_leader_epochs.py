@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log import EpochEnd, EpochStart, LeaderEpochs, PartitionLog
-from penstock.model import LeaderEpoch, Millis, Offset
+from penstock.log import EpochStart, LeaderEpochs, PartitionLog
+from penstock.model import EpochEnd, LeaderEpoch, Millis, Offset
 from tests.support.appending import append_batch, replicate
 
 OpenLog = Callable[..., PartitionLog]

@@ -1,4 +1,4 @@
-"""A broker's folder: whose it is, how it was left, and what it remembers of its partitions."""
+"""A log directory: its owner, clean and unclean stops, and the checkpoints of its partitions."""
 
 import errno
 import os
@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from penstock.log import (
-    FolderIdentity,
-    FolderUnusable,
-    LogFolder,
+    LogDirectory,
+    LogDirectoryError,
+    LogDirectoryIdentity,
     OpenFiles,
     PartitionLog,
     Segment,
@@ -32,20 +32,20 @@ from tests.support.settings import default_log_settings
 ORDERS = TopicPartition("orders", 0)
 DASHED = TopicPartition("a-b-c.d", 12)
 TOPIC_ID = TopicId(UUID("12345678-1234-5678-1234-567812345678"))
-OWNER = FolderIdentity("cluster-one", NodeId(1), UUID(int=7))
+OWNER = LogDirectoryIdentity("cluster-one", NodeId(1), UUID(int=7))
 
 Fill = Callable[..., None]
 
 
-def opened(path: Path) -> LogFolder:
-    return LogFolder.open(path, OpenFiles(8), identity=OWNER)
+def opened(path: Path) -> LogDirectory:
+    return LogDirectory.open(path, OpenFiles(8), identity=OWNER)
 
 
-def partition(folder: LogFolder, name: TopicPartition = ORDERS) -> PartitionLog:
+def partition(folder: LogDirectory, name: TopicPartition = ORDERS) -> PartitionLog:
     return folder.open_partition(name, default_log_settings(), topic_id=TOPIC_ID, now=Millis(0))
 
 
-def test_a_clean_stop_is_known_at_the_next_start_and_only_then(tmp_path: Path, fill: Fill) -> None:
+def test_a_clean_stop_is_known_at_the_next_start_only(tmp_path: Path, fill: Fill) -> None:
     folder = opened(tmp_path)
     assert not folder.was_clean
     fill(partition(folder), 10)
@@ -65,27 +65,27 @@ def test_partitions_are_found_with_their_topic_ids(tmp_path: Path) -> None:
     partition(folder)
     partition(folder, DASHED)
     (tmp_path / "not a partition").mkdir()
-    assert sorted(folder.found()) == [DASHED, ORDERS]
+    assert sorted(folder.partitions_on_disk()) == [DASHED, ORDERS]
     assert load_topic_id(tmp_path / "orders-0") == TOPIC_ID
     text = (tmp_path / "orders-0" / "partition.metadata").read_text()
     assert text == "version: 0\ntopic_id: EjRWeBI0VngSNFZ4EjRWeA"
     folder.close()
 
 
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     folder = opened(tmp_path)
-    with pytest.raises(FolderUnusable, match="in use by another broker"):
+    with pytest.raises(LogDirectoryError, match="in use by another broker"):
         opened(tmp_path)
     folder.close()
     opened(tmp_path).close()
 
 
-def test_another_brokers_folder_is_refused(tmp_path: Path) -> None:
+def test_the_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
     opened(tmp_path).close()
     assert load_identity(tmp_path) == OWNER
     stranger = OWNER._replace(node_id=NodeId(2))
-    with pytest.raises(FolderUnusable, match="belongs to node 1"):
-        LogFolder.open(tmp_path, OpenFiles(8), identity=stranger)
+    with pytest.raises(LogDirectoryError, match="belongs to node 1"):
+        LogDirectory.open(tmp_path, OpenFiles(8), identity=stranger)
     opened(tmp_path).close()
 
 
@@ -120,15 +120,13 @@ def test_a_stop_is_not_clean_while_partitions_wait_for_recovery(tmp_path: Path, 
     assert not opened(tmp_path).was_clean
 
 
-def test_a_deleted_partition_is_out_of_sight_at_once_and_gone_later(
-    tmp_path: Path, fill: Fill
-) -> None:
+def test_a_deleted_partition_is_renamed_and_removed_later(tmp_path: Path, fill: Fill) -> None:
     folder = opened(tmp_path)
     log = partition(folder)
     fill(log, 10)
     view = log.read(Offset(0), max_bytes=10_000).view
     folder.delete_partition(ORDERS, token="0" * 32, now=Millis(0))
-    assert folder.found() == []
+    assert folder.partitions_on_disk() == []
     assert (tmp_path / f"orders-0.{'0' * 32}-delete").is_dir()
     assert partition(folder).end_offset == 0, "the name is free"
     assert folder.remove_deleted(Millis(59_999)) == 0
@@ -138,14 +136,14 @@ def test_a_deleted_partition_is_out_of_sight_at_once_and_gone_later(
     folder.close()
 
 
-def test_what_was_being_deleted_is_gone_after_a_start(tmp_path: Path) -> None:
+def test_a_start_completes_deletions(tmp_path: Path) -> None:
     (tmp_path / "orders-0.abc-delete").mkdir()
     opened(tmp_path).close()
     assert not list(tmp_path.glob("*-delete"))
 
 
 @pytest.mark.parametrize("is_made_before_the_kill", [True, False])
-def test_a_name_that_is_used_again_takes_nothing_from_the_partition_before(
+def test_a_partition_gets_nothing_from_a_deleted_one_of_the_same_name(
     tmp_path: Path, fill: Fill, is_made_before_the_kill: bool
 ) -> None:
     folder = opened(tmp_path)
@@ -163,7 +161,7 @@ def test_a_name_that_is_used_again_takes_nothing_from_the_partition_before(
     assert (again.start_offset, again.end_offset) == (0, 50)
 
 
-def test_a_partition_that_the_disk_would_not_let_go_is_never_taken_for_its_successor(
+def test_a_partition_whose_deletion_failed_is_not_opened_as_its_successor(
     tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(source: object, target: object) -> None:
@@ -181,13 +179,13 @@ def test_a_partition_that_the_disk_would_not_let_go_is_never_taken_for_its_succe
     folder.close()
 
 
-def test_a_folder_of_another_topic_of_that_name_is_left_alone(tmp_path: Path, fill: Fill) -> None:
-    """As when the controller's log was lost, and clients made their topics again."""
+def test_a_folder_of_another_topic_of_that_name_is_not_touched(tmp_path: Path, fill: Fill) -> None:
+    """As when the controller's log was lost, and clients created their topics again."""
     folder = opened(tmp_path)
     fill(partition(folder), 3)
     folder.close()
     again, other_id = opened(tmp_path), TopicId(UUID(int=6))
-    with pytest.raises(OSError, match="move it away"):
+    with pytest.raises(OSError, match="move the folder away"):
         again.open_partition(ORDERS, default_log_settings(), topic_id=other_id, now=Millis(0))
     (tmp_path / "orders-0").rename(tmp_path / "aside")
     log = again.open_partition(ORDERS, default_log_settings(), topic_id=other_id, now=Millis(0))
@@ -215,7 +213,7 @@ def test_a_log_that_cannot_be_closed_is_recovered_and_the_others_are_closed(
 ) -> None:
     def refuse(self: Segment) -> None:
         if "orders" in self.folder:
-            raise OSError(errno.ENOSPC, "no room")
+            raise OSError(errno.ENOSPC, "no headroom")
         write_indexes(self)
 
     folder = opened(tmp_path)
@@ -248,7 +246,7 @@ def test_checkpoints_come_back_as_written(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "missing") is None
 
 
-def test_a_torn_topic_id_counts_as_absent(tmp_path: Path) -> None:
+def test_a_damaged_topic_id_counts_as_absent(tmp_path: Path) -> None:
     save_topic_id(tmp_path, TopicId(UUID(int=5)))
     assert load_topic_id(tmp_path) == TopicId(UUID(int=5))
     (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AAAA")
@@ -264,7 +262,7 @@ def test_a_partition_whose_folder_was_removed_is_refused_until_it_is_restored(
     aside = (tmp_path / "orders-0").rename(tmp_path / "aside")
     again = opened(tmp_path)
     for _ in range(2):  # at the start, and when it is tried again later
-        with pytest.raises(OSError, match="is missing, and held records up to offset 3"):
+        with pytest.raises(OSError, match="is missing, and had records up to offset 3"):
             partition(again)
         again.started()
     assert not (tmp_path / "orders-0").exists()
@@ -273,7 +271,7 @@ def test_a_partition_whose_folder_was_removed_is_refused_until_it_is_restored(
     again.close()
 
 
-def test_a_topic_made_again_is_not_measured_by_a_folder_that_was_removed(
+def test_a_topic_that_was_created_again_does_not_need_a_removed_folder(
     tmp_path: Path, fill: Fill
 ) -> None:
     folder = opened(tmp_path)
@@ -289,7 +287,7 @@ def test_a_topic_made_again_is_not_measured_by_a_folder_that_was_removed(
     assert log.end_offset == 0
 
 
-def test_a_removed_partition_is_given_up_by_setting_its_offsets_to_zero(
+def test_setting_the_offsets_of_a_removed_partition_to_zero_starts_it_empty(
     tmp_path: Path, fill: Fill
 ) -> None:
     folder = opened(tmp_path)
@@ -301,7 +299,7 @@ def test_a_removed_partition_is_given_up_by_setting_its_offsets_to_zero(
     assert partition(opened(tmp_path)).end_offset == 0
 
 
-def test_a_first_segment_that_was_removed_after_a_clean_stop_is_missed(
+def test_a_first_segment_that_was_removed_after_a_clean_stop_is_reported(
     tmp_path: Path, fill: Fill
 ) -> None:
     settings = default_log_settings(segment_bytes=2_000)
@@ -313,11 +311,11 @@ def test_a_first_segment_that_was_removed_after_a_clean_stop_is_missed(
     folder.close()
     for path in first:
         Path(path).unlink(missing_ok=True)
-    with pytest.raises(OSError, match="and did at 1: restore it from a copy"):
+    with pytest.raises(OSError, match="instead of 1: restore it from a copy"):
         partition(opened(tmp_path))
 
 
-def test_a_folder_that_was_set_aside_says_nothing_of_its_successor(
+def test_checkpoints_of_a_renamed_folder_do_not_apply_to_its_successor(
     tmp_path: Path, fill: Fill
 ) -> None:
     folder = opened(tmp_path)
@@ -330,7 +328,7 @@ def test_a_folder_that_was_set_aside_says_nothing_of_its_successor(
 
 
 @pytest.mark.parametrize("topic", ["orders", "a" * 249])
-def test_a_deleted_partition_is_not_missed_after_a_kill(
+def test_a_deleted_partition_is_not_reported_as_missing_after_a_kill(
     tmp_path: Path, fill: Fill, topic: str
 ) -> None:
     name = TopicPartition(topic, 0)
@@ -338,9 +336,9 @@ def test_a_deleted_partition_is_not_missed_after_a_kill(
     fill(partition(folder, name), 3)
     folder.plan_checkpoint().run()
     folder.delete_partition(name, token="0" * 32, now=Millis(0))
-    assert folder.names_deleted
+    assert folder.has_deleted_rows
     removable = folder.take_deleted(Millis(60_000))  # before a checkpoint could be written
-    folder.remove_folders(removable, keep_names=folder.names_deleted)
+    folder.remove_folders(removable, keep_names=folder.has_deleted_rows)
     assert [list(path.iterdir()) for path in tmp_path.glob("*-delete")] == [[]]
     folder.release()
     again = opened(tmp_path)

@@ -62,7 +62,7 @@ def test_ten_thousand_partitions_open_with_the_usual_limit_of_descriptors(tmp_pa
     open_with_few_descriptors(tmp_path, 10_000)
 
 
-def test_a_partition_nobody_touches_costs_less_than_ten_kilobytes(tmp_path: Path) -> None:
+def test_an_idle_partition_needs_less_than_ten_kilobytes(tmp_path: Path) -> None:
     files, settings = OpenFiles(16), default_log_settings()
 
     def opened(number: int) -> PartitionLog:

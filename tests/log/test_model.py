@@ -1,4 +1,4 @@
-"""Any history of appends, rolls, kills, losses and reopenings, beside a model that is a list."""
+"""Random histories of appends, rolls, kills and lost files, compared with a list of batches."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.errors import ErrorCode, Refused
 from penstock.log import OpenFiles, PartitionLog
-from penstock.log.producer_state import Producer
+from penstock.log.producer_state import ProducerState
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import build_batch, read_records
@@ -34,13 +34,13 @@ PRODUCERS = st.integers(1, 3)
 
 
 class LogMachine(RuleBasedStateMachine):
-    """The log on disk, and beside it the list of what was acknowledged."""
+    """The log on disk, and the list of acknowledged batches."""
 
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="penstock-model-"))
         self.folder = self.root / "orders-0"
-        self.files = OpenFiles(2)  # the smallest: everything is closed and opened all the time
+        self.files = OpenFiles(2)  # the minimum, so that files are closed and opened all the time
         self.batches: list[StoredBatch] = []
         self.end = 0
         self.start = 0
@@ -78,7 +78,7 @@ class LogMachine(RuleBasedStateMachine):
         )
         self.log.set_high_watermark(self.log.end_offset)
 
-    # What the model knows
+    # The model
 
     def keep(self, content: bytearray) -> None:
         self.batches.append(stored(content))
@@ -87,7 +87,7 @@ class LogMachine(RuleBasedStateMachine):
     def visible(self) -> list[StoredBatch]:
         return [batch for batch in self.batches if batch.header.end_offset > self.start]
 
-    # What happens to both
+    # Operations
 
     def append(self, batch: bytearray, origin: str = "client") -> None:
         appended = append_batch(
@@ -102,14 +102,14 @@ class LogMachine(RuleBasedStateMachine):
         self.log.set_high_watermark(self.log.end_offset)
 
     @rule(records=st.integers(1, 4), size=st.integers(0, 700), codec=st.integers(0, 4))
-    def append_plain(self, records: int, size: int, codec: int) -> None:
+    def append_without_producer(self, records: int, size: int, codec: int) -> None:
         self.clock += 10
         values = [(b"k%d" % i, bytes(size)) for i in range(records)]
         self.append(build_batch(values, timestamp=Millis(self.clock), codec=codec))
 
     @rule(earlier=st.integers(0, 2_000))
     def append_late(self, earlier: int) -> None:
-        """A record whose timestamp goes back."""
+        """A record whose timestamp is older than the last one."""
         self.append(build_batch([(b"late", b"")], timestamp=Millis(max(0, self.clock - earlier))))
 
     @rule(producer=PRODUCERS, records=st.integers(1, 3), bump=st.booleans())
@@ -142,7 +142,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(producer=PRODUCERS, back=st.integers(1, 5))
     def repeat_a_batch(self, producer: int, back: int) -> None:
-        """A retry of one of the last five of its epoch is answered with its first place."""
+        """A retry of one of the last five batches of its epoch returns the first offsets."""
         known = self.known(producer)
         if back <= len(known.batches):
             mark = known.batches[-back]
@@ -168,7 +168,7 @@ class LogMachine(RuleBasedStateMachine):
                 append_batch(self.log, batch, leader_epoch=LeaderEpoch(self.epoch), now=Millis(0))
             assert refused.value.code is ErrorCode.out_of_order_sequence_number
 
-    def known(self, producer: int) -> Producer:
+    def known(self, producer: int) -> ProducerState:
         return known_producer(self.batches, producer)
 
     @rule()
@@ -193,7 +193,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
-        """At the border of a batch, as followers do."""
+        """At the boundary of a batch."""
         borders = [batch.header.base_offset for batch in self.visible()] + [self.end]
         offset = borders[int((len(borders) - 1) * share)]
         if offset >= self.start:
@@ -213,14 +213,14 @@ class LogMachine(RuleBasedStateMachine):
         self.log.abandon()
         self.reopen(clean=False)
 
-    @rule(share=st.floats(0, 1), rot=st.booleans(), size=st.integers(1, 900))
-    def kill_while_writing(self, share: float, rot: bool, size: int) -> None:
-        """The next batch got as far as some byte, or a page of it never reached the disk."""
+    @rule(share=st.floats(0, 1), is_corrupt=st.booleans(), size=st.integers(1, 900))
+    def kill_while_writing(self, share: float, is_corrupt: bool, size: int) -> None:
+        """The next batch was written up to some byte, or one of its bytes is wrong."""
         batch = build_batch([(b"torn", bytes(size))], base_offset=Offset(self.end))
         torn = batch[: int(len(batch) * share)]
-        if rot and len(torn) > 30:
+        if is_corrupt and len(torn) > 30:
             torn[30] ^= 0xFF
-        if len(torn) < len(batch) or rot:
+        if len(torn) < len(batch) or is_corrupt:
             with open(self.log.active.log.path, "ab") as file:
                 file.write(torn)
         self.log.abandon()
@@ -229,24 +229,24 @@ class LogMachine(RuleBasedStateMachine):
     @rule(
         suffix=st.sampled_from([".index", ".timeindex"]),
         number=st.integers(0, 9),
-        harm=st.sampled_from(["lost", "cut", "emptied"]),
+        damage=st.sampled_from(["lost", "cut", "emptied"]),
     )
-    def lose_an_index(self, suffix: str, number: int, harm: str) -> None:
-        """Of any segment, at any stop; it is found wanting and made anew."""
+    def lose_an_index(self, suffix: str, number: int, damage: str) -> None:
+        """The index of any segment is lost or damaged, and rebuilt."""
         self.log.close(sync=False)
         paths = sorted(path for path in self.folder.iterdir() if path.name.endswith(suffix))
         if paths:
             path = paths[number % len(paths)]
-            if harm == "lost":
+            if damage == "lost":
                 path.unlink()
             else:
-                os.truncate(path, path.stat().st_size // 2 + 1 if harm == "cut" else 0)
+                os.truncate(path, path.stat().st_size // 2 + 1 if damage == "cut" else 0)
         self.flushed = self.end
-        self.reopen(clean=harm == "lost")
+        self.reopen(clean=damage == "lost")
 
     @rule()
     def lose_the_snapshots(self) -> None:
-        """Damaged ones are told by their checksum, and the log is read instead."""
+        """Damaged ones are recognised by their checksum, and the log is read instead."""
         if self.log.start_offset == 0:
             self.log.close(sync=False)
             for path in self.folder.glob("*.snapshot"):
@@ -254,22 +254,22 @@ class LogMachine(RuleBasedStateMachine):
             self.flushed = 0
             self.reopen(clean=False)
 
-    # What must hold
+    # Invariants
 
     @invariant()
-    def what_was_acknowledged_is_there(self) -> None:
+    def acknowledged_batches_can_be_read(self) -> None:
         assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
         assert read_all(self.log, max_bytes=900) == [batch.content for batch in self.visible()]
 
     @invariant()
-    def producers_are_remembered(self) -> None:
+    def producers_are_known(self) -> None:
         expected, _ = replay(self.batches)
         assert self.log.producers.producers == expected.producers
         expected.on_high_watermark(Offset(self.end))
         assert self.log.producers.first_unstable_offset == expected.first_unstable_offset
 
     @invariant()
-    def epochs_are_remembered(self) -> None:
+    def epochs_are_known(self) -> None:
         # An epoch that starts at the end has no batch: it may stay in the file or not.
         entries = [entry for entry in self.log.epochs.entries if entry.start_offset < self.end]
         assert entries == [
@@ -288,7 +288,9 @@ class LogMachine(RuleBasedStateMachine):
         assert [a[:3] for a in listed] == [a[:3] for a in expected]
 
     @rule(share=st.floats(0, 1), limit=st.floats(0, 1), max_bytes=st.integers(0, 5_000))
-    def any_read_is_whole_and_bounded(self, share: float, limit: float, max_bytes: int) -> None:
+    def every_read_has_whole_batches_within_its_limit(
+        self, share: float, limit: float, max_bytes: int
+    ) -> None:
         offset = self.start + int((self.end - self.start) * share)
         end = offset + int((self.end - offset) * limit)
         view = self.log.read(Offset(offset), max_bytes=max_bytes, end_offset=Offset(end)).view
@@ -297,25 +299,25 @@ class LogMachine(RuleBasedStateMachine):
             for batch in self.batches
             if batch.header.end_offset > offset and batch.header.end_offset <= end
         ]
-        found = [bytes(view[at : at + h.size_bytes]) for at, h in iterate_headers(view)]
-        assert sum(map(len, found)) == len(view)
-        assert found == [batch.content for batch in expected[: len(found)]]
-        assert bool(found) == bool(expected)
-        assert len(view) <= max(max_bytes, len(found[0]) if found else 0)
+        read = [bytes(view[at : at + h.size_bytes]) for at, h in iterate_headers(view)]
+        assert sum(map(len, read)) == len(view)
+        assert read == [batch.content for batch in expected[: len(read)]]
+        assert bool(read) == bool(expected)
+        assert len(view) <= max(max_bytes, len(read[0]) if read else 0)
 
     @precondition(lambda self: self.end > self.start)
     @rule(ago=st.integers(-50, 2_000))
-    def times_are_found(self, ago: int) -> None:
-        wanted = self.clock - ago
+    def times_can_be_looked_up(self, ago: int) -> None:
+        requested = self.clock - ago
         records = [
             record
             for batch in self.visible()
             for record in read_records(batch.content)
             if record.offset >= self.start
         ]
-        first = next((r for r in records if r.timestamp >= wanted), None)
-        found = self.log.offset_by_timestamp(Millis(wanted), end_offset=Offset(self.end))
-        assert (found and found[:2]) == (first and (first.offset, first.timestamp))
+        first = next((r for r in records if r.timestamp >= requested), None)
+        read = self.log.offset_by_timestamp(Millis(requested), end_offset=Offset(self.end))
+        assert (read and read[:2]) == (first and (first.offset, first.timestamp))
 
     def teardown(self) -> None:
         self.files.close_all()

@@ -1,4 +1,4 @@
-"""Appending, reading, rolling, finding by time, and taking away, one partition at a time."""
+"""Appending, reading, rolling, looking up times, and removing batches, of one partition."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import ErrorCode, Refused
-from penstock.log import AbortedTransaction, Found, PartitionLog
+from penstock.log import AbortedEntry, PartitionLog, TimestampMatch
 from penstock.log.segment_policy import RELATIVE_OFFSET_MAX
 from penstock.log.settings import RetentionSettings
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
@@ -21,7 +21,7 @@ Fill = Callable[..., None]
 Batch = Callable[..., bytearray]
 Offsets = Callable[[PartitionLog], list[int]]
 
-ROOMY = default_log_settings(index_interval_bytes=200, file_delete_delay_ms=Millis(100))
+ONE_SEGMENT = default_log_settings(index_interval_bytes=200, file_delete_delay_ms=Millis(100))
 
 
 def append(log: PartitionLog, batch: bytearray, *, epoch: int = 0) -> int:
@@ -39,7 +39,7 @@ def test_batches_get_the_next_offsets_and_the_leader_epoch(open_log: OpenLog, ba
     assert log.epochs.entries == [(4, 0)]
 
 
-def test_a_duplicate_answers_the_first_offset(open_log: OpenLog, batch: Batch) -> None:
+def test_a_duplicate_returns_the_first_offset(open_log: OpenLog, batch: Batch) -> None:
     log = open_log()
     for sequence in (0, 2):
         append(log, batch(records=2, producer=1, epoch=0, sequence=sequence))
@@ -53,10 +53,10 @@ def test_a_duplicate_answers_the_first_offset(open_log: OpenLog, batch: Batch) -
     assert log.end_offset == 4
 
 
-def test_the_first_batch_comes_whole_and_the_rest_within_the_limit(
+def test_the_first_batch_is_complete_and_the_rest_within_the_limit(
     open_log: OpenLog, fill: Fill
 ) -> None:
-    log = open_log(settings=ROOMY)
+    log = open_log(settings=ONE_SEGMENT)
     fill(log, 10)
     size = log.size_bytes // 10
     assert len(log.read(Offset(0), max_bytes=1).view) == size
@@ -66,7 +66,7 @@ def test_the_first_batch_comes_whole_and_the_rest_within_the_limit(
 
 
 def test_a_read_stops_at_the_given_end(open_log: OpenLog, batch: Batch) -> None:
-    log = open_log(settings=ROOMY)
+    log = open_log(settings=ONE_SEGMENT)
     for _ in range(4):
         append(log, batch(records=5))
     view = log.read(Offset(0), max_bytes=10_000, end_offset=Offset(12)).view
@@ -75,8 +75,8 @@ def test_a_read_stops_at_the_given_end(open_log: OpenLog, batch: Batch) -> None:
     assert len(log.read(Offset(12), max_bytes=100, end_offset=Offset(12)).view) == 0
 
 
-def test_a_read_may_begin_inside_a_batch(open_log: OpenLog, batch: Batch) -> None:
-    log = open_log(settings=ROOMY)
+def test_a_read_may_start_within_a_batch(open_log: OpenLog, batch: Batch) -> None:
+    log = open_log(settings=ONE_SEGMENT)
     append(log, batch(records=5))
     assert read_header(log.read(Offset(3), max_bytes=1).view).base_offset == 0
 
@@ -99,15 +99,15 @@ def test_segments_roll_by_size(open_log: OpenLog, fill: Fill, offsets: Offsets) 
     assert offsets(log) == list(range(40))
 
 
-def test_segments_roll_by_the_records_own_time(open_log: OpenLog, batch: Batch) -> None:
-    log = open_log(settings=replace(ROOMY, segment_ms=Millis(100)))
+def test_segments_roll_by_timestamps(open_log: OpenLog, batch: Batch) -> None:
+    log = open_log(settings=replace(ONE_SEGMENT, segment_ms=Millis(100)))
     for timestamp in (1_000, 1_100, 1_101, 1_150, 1_202):
         append(log, batch(timestamp=timestamp))
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
 
 
-def test_jitter_rolls_earlier_but_not_before_its_bound(open_log: OpenLog, batch: Batch) -> None:
-    settings = replace(ROOMY, segment_ms=Millis(100), segment_jitter_ms=Millis(60))
+def test_jitter_rolls_earlier_within_its_bound(open_log: OpenLog, batch: Batch) -> None:
+    settings = replace(ONE_SEGMENT, segment_ms=Millis(100), segment_jitter_ms=Millis(60))
     log = open_log(settings=settings)
     for timestamp in range(1_000, 1_200):
         append(log, batch(timestamp=timestamp, size=1))
@@ -117,14 +117,14 @@ def test_jitter_rolls_earlier_but_not_before_its_bound(open_log: OpenLog, batch:
 
 
 def test_segments_roll_when_an_index_is_full(open_log: OpenLog, fill: Fill) -> None:
-    log = open_log(settings=replace(ROOMY, segment_index_bytes=36))
+    log = open_log(settings=replace(ONE_SEGMENT, segment_index_bytes=36))
     fill(log, 60)
     assert len(log.segments) > 3
     assert all(segment.offset_index.count <= 4 for segment in log.segments)
 
 
 def test_segments_roll_before_relative_offsets_overflow(open_log: OpenLog, batch: Batch) -> None:
-    log = open_log(settings=ROOMY)
+    log = open_log(settings=ONE_SEGMENT)
     append(log, batch())
     far = Offset(RELATIVE_OFFSET_MAX + 1)
     follower_bytes = build_batch([(b"k", b"v")], base_offset=far, leader_epoch=LeaderEpoch(1))
@@ -134,7 +134,7 @@ def test_segments_roll_before_relative_offsets_overflow(open_log: OpenLog, batch
     assert read_header(log.read(Offset(1), max_bytes=1).view).base_offset == far
 
 
-def test_a_follower_keeps_the_leaders_offsets_epochs_and_producers(
+def test_a_follower_has_the_leaders_offsets_epochs_and_producers(
     open_log: OpenLog, batch: Batch, offsets: Offsets, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     leader = open_log()
@@ -154,21 +154,21 @@ def test_a_follower_keeps_the_leaders_offsets_epochs_and_producers(
     assert follower.producers.producers == leader.producers.producers
 
 
-def test_a_record_is_found_by_its_time_inside_a_compressed_batch(open_log: OpenLog) -> None:
+def test_a_record_in_a_compressed_batch_is_found_by_its_timestamp(open_log: OpenLog) -> None:
     log = open_log()
     for start in (100, 200, 300):
         records = [Record(timestamp=start + step, value=b"v") for step in (0, 30, 20)]
         append(log, build_batch(records, codec=4))
     end = log.end_offset
-    assert log.offset_by_timestamp(Millis(210), end_offset=end) == Found(
+    assert log.offset_by_timestamp(Millis(210), end_offset=end) == TimestampMatch(
         Offset(4), Millis(230), LeaderEpoch(0)
     )
     assert log.offset_by_timestamp(Millis(331), end_offset=end) is None
     assert log.offset_by_timestamp(Millis(300), end_offset=Offset(6)) is None
-    assert log.offset_of_max_timestamp() == Found(Offset(7), Millis(330), LeaderEpoch(0))
+    assert log.offset_of_max_timestamp() == TimestampMatch(Offset(7), Millis(330), LeaderEpoch(0))
 
 
-def test_an_empty_log_has_no_times(open_log: OpenLog) -> None:
+def test_an_empty_log_has_no_timestamps(open_log: OpenLog) -> None:
     log = open_log()
     assert log.offset_of_max_timestamp() is None
     assert log.offset_by_timestamp(Millis(0), end_offset=Offset(0)) is None
@@ -192,12 +192,12 @@ def test_the_last_stable_offset_waits_for_the_transaction(open_log: OpenLog, bat
     assert log.last_stable_offset == 1
     log.set_high_watermark(log.end_offset)
     assert log.last_stable_offset == log.end_offset == 4
-    aborted = AbortedTransaction(ProducerId(1), Offset(1), Offset(3), Offset(4))
+    aborted = AbortedEntry(ProducerId(1), Offset(1), Offset(3), Offset(4))
     assert log.aborted_transactions(Offset(0), Offset(2)) == [aborted]
     assert log.aborted_transactions(Offset(0), Offset(1)) == []
 
 
-def test_delete_records_moves_the_start_and_takes_whole_segments(
+def test_delete_records_moves_the_start_and_removes_whole_segments(
     open_log: OpenLog, fill: Fill, offsets: Offsets
 ) -> None:
     log = open_log()
@@ -210,7 +210,7 @@ def test_delete_records_moves_the_start_and_takes_whole_segments(
         log.advance_start_offset(Offset(41), Millis(0))
 
 
-def test_retention_by_time_takes_old_segments_and_rolls_an_old_active_one(
+def test_retention_by_time_removes_old_segments_and_rolls_an_old_active_one(
     open_log: OpenLog, fill: Fill
 ) -> None:
     log = open_log()
@@ -224,7 +224,9 @@ def test_retention_by_time_takes_old_segments_and_rolls_an_old_active_one(
     assert (log.start_offset, log.end_offset) == (40, 40)
     assert len(log.segments) == 1
     assert log.size_bytes == 0
-    assert [header.base_offset for _, header in iterate_headers(view)], "a reader keeps its view"
+    assert [header.base_offset for _, header in iterate_headers(view)], (
+        "the view of a reader stays valid"
+    )
     log.sweep(Millis(9_000))
     assert list(log.folder.glob("*.deleted"))
     log.sweep(Millis(9_100))
@@ -255,7 +257,7 @@ def test_retention_waits_for_the_high_watermark(open_log: OpenLog, fill: Fill) -
     )
 
 
-def test_truncation_takes_batches_producers_and_epochs_back(
+def test_truncation_removes_batches_producers_and_epochs(
     open_log: OpenLog, batch: Batch, offsets: Offsets
 ) -> None:
     log = open_log()
@@ -271,9 +273,7 @@ def test_truncation_takes_batches_producers_and_epochs_back(
     assert read_header(view).base_offset == 0
 
 
-def test_a_batch_that_holds_the_start_goes_with_what_follows_it(
-    open_log: OpenLog, batch: Batch
-) -> None:
+def test_a_truncation_within_the_first_batch_removes_it(open_log: OpenLog, batch: Batch) -> None:
     log = open_log()
     append(log, batch(records=5))
     log.set_high_watermark(Offset(5))
@@ -283,7 +283,7 @@ def test_a_batch_that_holds_the_start_goes_with_what_follows_it(
     assert append(log, batch()) == 2
 
 
-def test_a_log_can_begin_anew_at_any_offset(open_log: OpenLog, fill: Fill, batch: Batch) -> None:
+def test_a_log_can_be_reset_to_any_offset(open_log: OpenLog, fill: Fill, batch: Batch) -> None:
     log = open_log()
     fill(log, 40)
     log.reset_to(Offset(500))
@@ -294,7 +294,7 @@ def test_a_log_can_begin_anew_at_any_offset(open_log: OpenLog, fill: Fill, batch
 
 
 def test_flush_moves_the_recovery_point(open_log: OpenLog, fill: Fill) -> None:
-    log = open_log(settings=replace(ROOMY, flush_messages=5, flush_ms=Millis(1_000)))
+    log = open_log(settings=replace(ONE_SEGMENT, flush_messages=5, flush_ms=Millis(1_000)))
     log.last_flush_at = Millis(0)
     fill(log, 4)
     assert not log.flush_due(Millis(999))

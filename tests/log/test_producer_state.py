@@ -1,10 +1,10 @@
-"""The rules of idempotence and of transactions, and the table that remembers them."""
+"""The rules of idempotence and transactions, and the producer table."""
 
 import pytest
 
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.log.producer_snapshots import read_snapshot, write_snapshot
-from penstock.log.producer_state import Producer, ProducerTable, Staged
+from penstock.log.producer_state import ProducerState, ProducerTable, Staged
 from penstock.model import NO_OFFSET, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.batch import BatchHeader, read_header
 from penstock.protocol.control_records import Marker, build_marker, read_marker
@@ -70,17 +70,17 @@ class Table(ProducerTable):
         return refused.value.code
 
     @property
-    def known(self) -> Producer:
+    def known(self) -> ProducerState:
         return self.producers[ProducerId(7)]
 
 
-def test_an_unknown_producer_may_begin_at_any_sequence() -> None:
+def test_an_unknown_producer_may_start_at_any_sequence_number() -> None:
     table = Table()
     table.write(a_batch(41, epoch=3))
     assert table.known.last_sequence == 41
 
 
-def test_sequences_follow_each_other_without_a_gap() -> None:
+def test_sequence_numbers_have_no_gap() -> None:
     table = Table()
     table.write(a_batch(0, records=3))
     assert table.refusal(a_batch(4)) is ErrorCode.out_of_order_sequence_number
@@ -88,7 +88,7 @@ def test_sequences_follow_each_other_without_a_gap() -> None:
     table.write(a_batch(3))
 
 
-def test_sequences_wrap_to_zero() -> None:
+def test_sequence_numbers_wrap_to_zero() -> None:
     table = Table()
     table.write(a_batch(SEQUENCE_LAST - 1, records=3))
     assert table.known.last_sequence == 0
@@ -99,7 +99,7 @@ def test_sequences_wrap_to_zero() -> None:
     other.write(a_batch(0))
 
 
-def test_a_repeat_of_one_of_the_last_five_is_known() -> None:
+def test_a_retry_of_one_of_the_last_five_batches_is_recognised() -> None:
     table = Table()
     for number in range(7):
         table.write(a_batch(number * 2, records=2))
@@ -110,7 +110,7 @@ def test_a_repeat_of_one_of_the_last_five_is_known() -> None:
     assert table.refusal(a_batch(2, records=2)) is ErrorCode.out_of_order_sequence_number
 
 
-def test_a_raised_epoch_starts_at_zero_and_forgets_the_window() -> None:
+def test_a_new_epoch_starts_at_zero_and_has_no_earlier_batches() -> None:
     table = Table()
     table.write(a_batch(5))
     assert table.refusal(a_batch(6, epoch=1)) is ErrorCode.out_of_order_sequence_number
@@ -119,7 +119,7 @@ def test_a_raised_epoch_starts_at_zero_and_forgets_the_window() -> None:
     assert table.refusal(a_batch(6)) is ErrorCode.invalid_producer_epoch
 
 
-def test_a_transaction_holds_the_stable_offset_until_its_marker_is_replicated() -> None:
+def test_a_transaction_keeps_the_stable_offset_until_its_marker_is_committed() -> None:
     table = Table()
     table.write(a_batch(0))
     table.write(a_batch(1, transactional=True))
@@ -168,17 +168,17 @@ def test_a_marker_may_raise_the_epoch() -> None:
     table.write(a_batch(0, epoch=1, transactional=True))
 
 
-def test_silent_producers_are_forgotten_unless_in_a_transaction() -> None:
+def test_idle_producers_expire_unless_they_have_a_transaction() -> None:
     table = Table()
     table.write(a_batch(0))
     table.write(a_batch(0, producer=8, transactional=True))
-    assert table.expire(Millis(40), Millis(100)) == 0  # noticed here; its record is of 50
+    assert table.expire(Millis(40), Millis(100)) == 0  # idle from here on; its record is of 50
     assert table.expire(Millis(149), Millis(100)) == 0
     assert table.expire(Millis(150), Millis(100)) == 1
     assert list(table.producers) == [8]
 
 
-def test_a_producer_of_old_records_is_not_taken_for_a_silent_one() -> None:
+def test_a_producer_of_old_records_is_not_idle() -> None:
     table = Table()
     table.write(a_batch(0))
     assert table.expire(Millis(1000), Millis(100)) == 0
@@ -188,7 +188,7 @@ def test_a_producer_of_old_records_is_not_taken_for_a_silent_one() -> None:
     assert table.expire(Millis(1250), Millis(100)) == 1
 
 
-def test_a_snapshot_gives_the_same_table_back() -> None:
+def test_a_snapshot_is_read_back_as_the_same_table() -> None:
     table = Table()
     for number in range(8):
         table.write(a_batch(number, transactional=True))
@@ -208,9 +208,9 @@ def test_a_damaged_snapshot_is_malformed() -> None:
     table.write(a_batch(0))
     content = write_snapshot(table)
     for position in range(len(content)):
-        rotten = bytearray(content)
-        rotten[position] ^= 0x40
+        corrupt = bytearray(content)
+        corrupt[position] ^= 0x40
         with pytest.raises(Malformed):
-            read_snapshot(rotten)
+            read_snapshot(corrupt)
         with pytest.raises(Malformed):
             read_snapshot(content[:position])

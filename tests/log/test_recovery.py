@@ -1,4 +1,4 @@
-"""After a kill: the tail is cut at the last whole batch, and the rest is made from the log."""
+"""After a kill: the log ends with its last whole batch, and the rest is made from the log."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ Batch = Callable[..., bytearray]
 Offsets = Callable[[PartitionLog], list[int]]
 
 
-def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(
+def test_an_incomplete_batch_at_the_end_is_cut_off(
     open_log: OpenLog, fill: Fill, files: OpenFiles, offsets: Offsets, tmp_path: Path
 ) -> None:
     log = open_log()
@@ -41,36 +41,36 @@ def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(
         shutil.rmtree(folder)
 
 
-def test_rot_after_the_recovery_point_ends_the_log_there(
+def test_corrupt_bytes_after_the_recovery_point_end_the_log(
     open_log: OpenLog, fill: Fill, offsets: Offsets
 ) -> None:
     log = open_log()
     fill(log, 60)
     log.close(sync=False)
-    rotten = log.segments[2]
-    with open(rotten.log.path, "r+b") as file:
-        file.seek(rotten.position_of(Offset(rotten.base_offset + 3)) + 70)
-        file.write(b"rot")
+    corrupt = log.segments[2]
+    with open(corrupt.log.path, "r+b") as file:
+        file.seek(corrupt.position_of(Offset(corrupt.base_offset + 3)) + 70)
+        file.write(b"bad")
     again = open_log(clean=False)
-    assert again.end_offset == rotten.base_offset + 3
+    assert again.end_offset == corrupt.base_offset + 3
     assert offsets(again) == list(range(again.end_offset))
-    assert not [s for s in again.segments if s.base_offset > rotten.base_offset]
+    assert not [s for s in again.segments if s.base_offset > corrupt.base_offset]
 
 
-def test_segments_before_the_recovery_point_are_not_walked(open_log: OpenLog, fill: Fill) -> None:
+def test_segments_before_the_recovery_point_are_not_scanned(open_log: OpenLog, fill: Fill) -> None:
     log = open_log()
     fill(log, 60)
     log.close(sync=False)
     with open(log.segments[0].log.path, "r+b") as file:
         file.seek(100)
-        file.write(b"rot")
+        file.write(b"bad")
     again = open_log(clean=False, recovery_point=log.segments[1].base_offset)
     assert again.end_offset == 60
 
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_lost_indexes_are_made_anew_as_they_were(
+def test_lost_indexes_are_rebuilt_as_they_were(
     open_log: OpenLog, fill: Fill, clean: bool, suffix: str
 ) -> None:
     log = open_log()
@@ -85,7 +85,7 @@ def test_lost_indexes_are_made_anew_as_they_were(
     assert [path.read_bytes() for path in paths] == contents
 
 
-def test_an_index_that_points_elsewhere_is_made_anew(
+def test_an_index_with_wrong_positions_is_rebuilt(
     open_log: OpenLog, fill: Fill, offsets: Offsets
 ) -> None:
     log = open_log()
@@ -166,13 +166,13 @@ def test_aborts_of_a_small_log_are_listed_after_a_clean_stop(
     assert again.producers.producers == log.producers.producers
 
 
-def test_a_start_ends_what_was_on_its_way_out(open_log: OpenLog, fill: Fill) -> None:
+def test_a_start_removes_deleted_and_unfinished_files(open_log: OpenLog, fill: Fill) -> None:
     log = open_log()
     fill(log, 3)
     log.close(sync=False)
     for name in ("7.log.deleted", "7.index.cleaned", "x.log.cleaned", "x.tmp", "7.log.cut"):
         (log.folder / name).write_bytes(b"left over")
-    (log.folder / "my.log").write_bytes(b"somebody else's")
+    (log.folder / "my.log").write_bytes(b"of another program")
     open_log()
     assert not [p for p in log.folder.iterdir() if p.suffix in (".deleted", ".cleaned", ".tmp")]
     assert (log.folder / "my.log").exists()
@@ -198,9 +198,7 @@ def test_a_clean_start_reads_almost_nothing(
     assert read_bytes < 2_500, "the end of the active segment, not its whole, not the others"
 
 
-def test_a_control_batch_that_compaction_emptied_is_passed_over(
-    open_log: OpenLog, fill: Fill
-) -> None:
+def test_a_control_batch_that_compaction_emptied_is_skipped(open_log: OpenLog, fill: Fill) -> None:
     log = open_log()
     fill(log, 3)
     log.abandon()
@@ -234,6 +232,6 @@ def test_a_closed_segment_emptied_by_compaction_is_read_after_a_kill_and_a_clean
     again = open_log()
     assert again.segments[1].max_timestamp == -1
     assert again.segments[1].offset_index.last_entry() is None
-    found = again.offset_by_timestamp(Millis(1_000 + again.segments[2].base_offset))
-    assert found is not None
-    assert found.offset == again.segments[2].base_offset
+    match = again.offset_by_timestamp(Millis(1_000 + again.segments[2].base_offset))
+    assert match is not None
+    assert match.offset == again.segments[2].base_offset

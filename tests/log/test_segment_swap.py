@@ -1,4 +1,4 @@
-"""Compacted segments take the place of old ones; a kill at any step leaves a whole log."""
+"""Compacted segments replace old ones; a kill at any step leaves a valid log."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ class Killed(BaseException):
 
 
 def clean_every_second(log: PartitionLog, bases: list[Offset], into: Offset) -> list[int]:
-    """Write what a cleaner would: the segments joined, every second batch left out."""
+    """Write what compaction would: the segments joined, without every second batch."""
     kept: list[int] = []
     content = b""
     for segment in log.segments:
@@ -46,7 +46,7 @@ def clean_every_second(log: PartitionLog, bases: list[Offset], into: Offset) -> 
 
 @pytest.fixture
 def compacted(open_log: Callable[..., PartitionLog], fill: Fill) -> tuple[PartitionLog, list[int]]:
-    """A log whose first three segments have been cleaned into one, and what should be left."""
+    """A log whose first three segments were compacted into one, and the offsets that remain."""
     log = open_log()
     fill(log, 60)
     assert len(log.segments) >= 5
@@ -60,7 +60,7 @@ def replacement(log: PartitionLog) -> Replacement:
     return Replacement(tuple(s.base_offset for s in log.segments[:3]), (Offset(0),))
 
 
-def test_cleaned_segments_take_the_place_of_those_they_were_made_from(
+def test_cleaned_segments_replace_those_they_were_made_from(
     compacted: tuple[PartitionLog, list[int]], offsets: Offsets
 ) -> None:
     log, left = compacted
@@ -75,7 +75,7 @@ def test_cleaned_segments_take_the_place_of_those_they_were_made_from(
     assert not any(path.name.endswith(".deleted") for path in log.folder.iterdir())
 
 
-def test_the_log_goes_on_after_a_swap_and_a_start(
+def test_the_log_can_be_appended_to_after_a_swap_and_a_start(
     compacted: tuple[PartitionLog, list[int]],
     open_log: Callable[..., PartitionLog],
     offsets: Offsets,
@@ -106,15 +106,15 @@ def test_a_kill_at_any_step_of_a_swap_leaves_the_old_or_the_new(
         copy = PartitionLog.open(
             folder, log.settings, files, now=Millis(0), clean=True, start_offset=Offset(0)
         )
-        # Opening sweeps what a cleaner left; the cleaner is quicker this time.
+        # Opening the log removes unfinished files, so these are written after it.
         clean_every_second(copy, list(replacement(copy).replaced), Offset(0))
         finished = kill_at(step, partial(copy.swap, [replacement(copy)], Millis(0)), monkeypatch)
         copy.abandon()
         again = PartitionLog.open(
             folder, log.settings, files, now=Millis(0), clean=False, recovery_point=log.end_offset
         )
-        found = offsets(again)
-        assert found in (whole, left), f"after step {step}"
+        remaining = offsets(again)
+        assert remaining in (whole, left), f"after step {step}"
         assert not [p for p in folder.iterdir() if p.suffix in (".cleaned", ".swap", ".deleted")]
         append_batch(
             again,
@@ -123,14 +123,14 @@ def test_a_kill_at_any_step_of_a_swap_leaves_the_old_or_the_new(
             now=Millis(0),
         )
         again.abandon()
-        outcomes.add(len(found))
+        outcomes.add(len(remaining))
         if finished:
             break
     assert finished
     assert outcomes == {len(whole), len(left)}
 
 
-def test_a_swap_that_the_disk_stopped_is_carried_through_whatever_was_begun_after_it(
+def test_a_swap_that_failed_is_completed_whatever_was_started_after_it(
     compacted: tuple[PartitionLog, list[int]],
     open_log: Callable[..., PartitionLog],
     offsets: Offsets,
@@ -142,13 +142,13 @@ def test_a_swap_that_the_disk_stopped_is_carried_through_whatever_was_begun_afte
         patched.setattr("penstock.log.segment_list.install", refuse)
         with pytest.raises(OSError, match="no"):
             log.swap([replacement(log)], Millis(0))
-    for path in (index, file):  # the next round of the cleaner, killed
+    for path in (index, file):  # the next round of compaction, killed
         Path(path + CLEANED).write_bytes(b"half of it")
     log.abandon()
     assert offsets(open_log(clean=False, recovery_point=log.end_offset)) == left
 
 
-def test_segments_that_the_disk_would_not_let_go_go_the_next_time(
+def test_segments_whose_removal_failed_are_removed_the_next_time(
     open_log: Callable[..., PartitionLog],
     fill: Fill,
     offsets: Offsets,
@@ -179,7 +179,7 @@ def refuse(*_: object) -> None:
 
 
 def kill_at(step: int, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Run until so many renames were done; True when there were no more."""
+    """Run up to a number of renames; True when there were no more."""
     done = 0
     real = os.rename
 

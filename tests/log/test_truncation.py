@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import ErrorCode, Refused
-from penstock.log import LogFolder, OpenFiles, PartitionLog
+from penstock.log import LogDirectory, OpenFiles, PartitionLog
 from penstock.log.settings import RetentionSettings
 from penstock.log.truncation import Truncation
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerId, TopicId, TopicPartition
@@ -64,7 +64,7 @@ def test_a_view_keeps_its_bytes_when_the_file_behind_it_is_cut(
     assert offsets(open_log(settings=LARGE)) == list(range(40))
 
 
-def test_a_file_that_nobody_reads_is_cut_in_place(open_log: OpenLog, batch: Batch) -> None:
+def test_a_file_without_readers_is_cut_in_place(open_log: OpenLog, batch: Batch) -> None:
     log = open_log(settings=LARGE)
     sequenced(log, batch, 40)
     inode = Path(log.active.log.path).stat().st_ino
@@ -191,8 +191,8 @@ def test_a_reset_leaves_an_empty_log_that_starts_at_the_offset(
     assert len(again.producers) == 0
 
 
-def opened(root: Path) -> tuple[LogFolder, PartitionLog]:
-    folder = LogFolder.open(root / "data", OpenFiles(8))
+def opened(root: Path) -> tuple[LogDirectory, PartitionLog]:
+    folder = LogDirectory.open(root / "data", OpenFiles(8))
     log = folder.open_partition(
         ORDERS,
         default_log_settings(segment_bytes=2_000),

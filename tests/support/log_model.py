@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from penstock.log import AbortedTransaction, EpochStart, PartitionLog
+from penstock.log import AbortedEntry, EpochStart, PartitionLog
 from penstock.log.append_plan import stage
-from penstock.log.producer_state import Producer, ProducerTable, Staged
+from penstock.log.producer_state import ProducerState, ProducerTable, Staged
 from penstock.model import (
     NO_OFFSET,
     LeaderEpoch,
@@ -35,7 +35,7 @@ def stored(content: bytes | bytearray) -> StoredBatch:
     return StoredBatch(read_header(content), bytes(content))
 
 
-def replay(batches: Iterable[StoredBatch]) -> tuple[ProducerTable, list[AbortedTransaction]]:
+def replay(batches: Iterable[StoredBatch]) -> tuple[ProducerTable, list[AbortedEntry]]:
     """The producers after these batches, and the transactions that were aborted."""
     table, aborted = ProducerTable(), []
     for batch in batches:
@@ -60,13 +60,13 @@ def epoch_starts(batches: Iterable[StoredBatch], log_start_offset: int) -> list[
     return after
 
 
-def known_producer(batches: Iterable[StoredBatch], producer_id: int) -> Producer:
+def known_producer(batches: Iterable[StoredBatch], producer_id: int) -> ProducerState:
     table, _ = replay(batches)
-    return table.producers.get(ProducerId(producer_id), Producer(ProducerId(producer_id)))
+    return table.producers.get(ProducerId(producer_id), ProducerState(ProducerId(producer_id)))
 
 
 def next_batch(
-    producer: Producer,
+    producer: ProducerState,
     records: int,
     *,
     raises_epoch: bool,
@@ -87,7 +87,7 @@ def next_batch(
     )
 
 
-def end_marker(producer: Producer, *, commit: bool, timestamp: int) -> bytearray:
+def end_marker(producer: ProducerState, *, commit: bool, timestamp: int) -> bytearray:
     """The marker that ends a producer's transaction."""
     return build_marker(
         commit=commit,
@@ -98,7 +98,7 @@ def end_marker(producer: Producer, *, commit: bool, timestamp: int) -> bytearray
     )
 
 
-def is_open(producer: Producer) -> bool:
+def is_open(producer: ProducerState) -> bool:
     return producer.transaction_start != NO_OFFSET
 
 

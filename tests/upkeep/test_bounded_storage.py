@@ -8,8 +8,8 @@ from penstock.log.partition_log import PartitionLog
 from penstock.log.settings import RetentionSettings
 from penstock.model import LeaderEpoch, Millis
 from penstock.protocol.records import build_batch
-from penstock.upkeep.jobs import Cleaned, CleanJob, Failed, Rotten
-from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.jobs import Cleaned, CleanJob, CorruptLog, JobFailed
+from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
 from penstock.upkeep.settings import CompactionSettings, UpkeepSettings
 from penstock.upkeep.worker import carry_out
 from tests.support.appending import append_batch
@@ -22,7 +22,7 @@ IN_BATCH = 250
 
 
 class Inline:
-    async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed:
+    async def carry_out(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
         return carry_out(job, lambda: None)
 
     async def stop(self) -> None:
@@ -42,7 +42,7 @@ def test_a_million_updates_of_a_thousand_keys_take_little_more_than_the_live_one
         for first in range(0, KEYS, IN_BATCH)
     ]
     live_bytes = sum(len(batch) for batch in batches)
-    kept = Kept(
+    kept = UpkeepTarget(
         log,
         default_settings(RetentionSettings, delete=False),
         default_settings(CompactionSettings, compact=True),

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from penstock.errors import Malformed
-from penstock.log.transaction_index import ABORTED_ENTRY, AbortedTransaction
+from penstock.log.transaction_index import ABORTED_ENTRY, AbortedEntry
 from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.compression import Codec
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import Record, build_batch
-from penstock.upkeep.jobs import ActiveProducer
+from penstock.upkeep.jobs import LiveProducer
 
 NOW = Millis(1_700_000_000_000)
 GRACE = Millis(1000)
@@ -132,7 +132,7 @@ def test_an_empty_batch_holds_a_live_producers_last_sequence(compacted: Any) -> 
         base_sequence=SequenceNumber(5),
     )
     compacted.segment(0, held, batch(2, (b"a", b"3")))
-    live = ActiveProducer(P, E, Offset(1))
+    live = LiveProducer(P, E, Offset(1))
     compacted.clean(producers=(live,))
     (first, records), _ = compacted.batches()
     assert (first.base_offset, first.last_offset, first.last_sequence) == (0, 1, 6)
@@ -144,7 +144,7 @@ def test_an_empty_batch_holds_a_live_producers_last_sequence(compacted: Any) -> 
 def test_aborted_records_go_and_their_marker_and_index_entry_stay_with_them(
     compacted: Any,
 ) -> None:
-    aborted = AbortedTransaction(P, Offset(1), Offset(3), Offset(4))
+    aborted = AbortedEntry(P, Offset(1), Offset(3), Offset(4))
     compacted.segment(
         0,
         batch(0, (b"a", b"1")),
@@ -152,7 +152,7 @@ def test_aborted_records_go_and_their_marker_and_index_entry_stay_with_them(
         marker(3, commit=False),
         batch(4, (b"z", b"1")),
     )
-    compacted.clean(aborted=(aborted,), producers=(ActiveProducer(P, E, Offset(2)),))
+    compacted.clean(aborted=(aborted,), producers=(LiveProducer(P, E, Offset(2)),))
     assert compacted.values()[b"a"] == b"1"
     assert [header.base_offset for header, _ in compacted.batches()] == [0, 1, 3, 4]
     content = next(compacted.folder.glob("*.txnindex")).read_bytes()
@@ -181,7 +181,7 @@ def test_the_marker_that_holds_a_producers_epoch_stays_while_the_producer_lives(
     compacted: Any,
 ) -> None:
     compacted.segment(0, marker(0, commit=True), batch(1, (b"z", b"1")))
-    only_marker = ActiveProducer(P, E, None)
+    only_marker = LiveProducer(P, E, None)
     compacted.clean(producers=(only_marker,))
     compacted.clean(producers=(only_marker,), now=Millis(NOW + GRACE))
     (first, records), _ = compacted.batches()

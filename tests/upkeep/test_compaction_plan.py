@@ -6,8 +6,8 @@ import pytest
 
 from penstock.model import Millis, Offset
 from penstock.upkeep.compaction_plan import (
-    Candidate,
     CleanableRange,
+    CompactionCandidate,
     LogFacts,
     SegmentFacts,
     cleanable_range,
@@ -97,8 +97,10 @@ def test_a_checkpoint_outside_the_log_counts_as_none(checkpoint: int) -> None:
 
 
 def test_the_dirtiest_goes_first_and_an_overdue_one_before_it() -> None:
-    def candidate(name: str, dirty: int, *, is_overdue: bool) -> Candidate[str]:
-        return Candidate(name, CleanableRange(Offset(0), Offset(9), 100, dirty, is_overdue))
+    def candidate(name: str, dirty: int, *, is_overdue: bool) -> CompactionCandidate[str]:
+        return CompactionCandidate(
+            name, CleanableRange(Offset(0), Offset(9), 100, dirty, is_overdue)
+        )
 
     half = candidate("half", 100, is_overdue=False)
     most = candidate("most", 900, is_overdue=False)

@@ -21,8 +21,8 @@ from penstock.protocol.compression import Codec
 from penstock.protocol.control_records import build_marker, read_marker
 from penstock.protocol.records import Record, build_batch, read_records
 from penstock.upkeep import cleaned_files
-from penstock.upkeep.jobs import Cleaned, CleanJob, Failed, Rotten
-from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.jobs import Cleaned, CleanJob, CorruptLog, JobFailed
+from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
 from penstock.upkeep.settings import CompactionSettings, Intervals, UpkeepSettings
 from penstock.upkeep.worker import carry_out
 from tests.support.appending import append_batch
@@ -44,7 +44,7 @@ class Inline:
     job: CleanJob | None = None
     clean_end = 0
 
-    async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed:
+    async def carry_out(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
         self.job = job
         answer = carry_out(job, lambda: None)
         if isinstance(answer, Cleaned):
@@ -93,7 +93,11 @@ class History:
         self.log.set_high_watermark(self.log.end_offset)
         self.worker = Inline()
         self.upkeep = Upkeep(
-            lambda: [Kept(self.log, default_settings(RetentionSettings, delete=False), COMPACTION)],
+            lambda: [
+                UpkeepTarget(
+                    self.log, default_settings(RetentionSettings, delete=False), COMPACTION
+                )
+            ],
             self.worker,
             default_settings(UpkeepSettings, map_bytes=self.map_bytes),
             clock=lambda: self.now,

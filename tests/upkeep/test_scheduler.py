@@ -15,8 +15,8 @@ from penstock.log.settings import RetentionSettings
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import build_batch, read_records
-from penstock.upkeep.jobs import Cleaned, CleanJob, Failed, Rotten
-from penstock.upkeep.scheduler import Kept, Upkeep, restart_delay_ms
+from penstock.upkeep.jobs import Cleaned, CleanJob, CorruptLog, JobFailed
+from penstock.upkeep.scheduler import Upkeep, UpkeepTarget, restart_delay_ms
 from penstock.upkeep.settings import INTERVALS, CompactionSettings, Intervals, UpkeepSettings
 from penstock.upkeep.worker import carry_out
 from tests.support.appending import append_batch
@@ -33,10 +33,10 @@ class Inline:
     def __init__(self) -> None:
         self.jobs: list[CleanJob] = []
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
-        self.answer: Failed | Rotten | None = None
+        self.answer: JobFailed | CorruptLog | None = None
         self.stopped = 0
 
-    async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed:
+    async def carry_out(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
         self.jobs.append(job)
         done = carry_out(job, lambda: None)
         if self.meanwhile is not None:
@@ -53,7 +53,7 @@ class House:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now = START
-        self.kept: list[Kept] = []
+        self.kept: list[UpkeepTarget] = []
         self.worker = Inline()
         self.upkeep = self.new_upkeep()
 
@@ -76,7 +76,7 @@ class House:
         log = PartitionLog.open(
             self.folder / name, default_log_settings(), OpenFiles(8), now=self.now, clean=True
         )
-        self.kept.append(Kept(log, retention, compaction))
+        self.kept.append(UpkeepTarget(log, retention, compaction))
         return log
 
     def write(self, log: PartitionLog, *keys: bytes, roll: bool = True) -> None:
@@ -186,7 +186,7 @@ def test_a_damaged_partition_is_set_aside_and_told_once(
 def test_a_failed_round_is_tried_again_later(house: House) -> None:
     log = house.partition()
     house.write(log, b"a", b"a")
-    house.worker.answer = Failed("no room")
+    house.worker.answer = JobFailed("no room")
     assert house.compact()
     assert not leftovers(house)
     house.worker.answer = None
@@ -311,7 +311,7 @@ def test_a_segment_that_was_emptied_before_a_kill_is_no_obstacle_after_a_clean_s
             log.folder, default_log_settings(), OpenFiles(8), now=house.now, clean=clean
         )
         log.set_high_watermark(log.end_offset)
-        house.kept.append(Kept(log, KEEP, COMPACT))
+        house.kept.append(UpkeepTarget(log, KEEP, COMPACT))
         if not clean:
             log.close(sync=False)
     assert house.compact()
@@ -352,7 +352,7 @@ def test_a_round_that_fails_as_a_whole_is_repeated_after_a_growing_delay(house: 
     house.write(log, b"a", b"a")
     failures = 5
 
-    def partitions() -> list[Kept]:
+    def partitions() -> list[UpkeepTarget]:
         if upkeep.stats.duties["compaction"].failed_rounds < failures:
             raise RuntimeError("the table is being rebuilt")
         return house.kept

@@ -1,14 +1,14 @@
 """What the cleaner makes of transactions on its way through a log."""
 
-from penstock.log.transaction_index import AbortedTransaction
+from penstock.log.transaction_index import AbortedEntry
 from penstock.model import Offset, ProducerId
 from penstock.upkeep.compaction_plan import WalkedTransactions
 
 ONE, OTHER = ProducerId(1), ProducerId(2)
 
 
-def aborted(producer_id: ProducerId, first: int, last: int) -> AbortedTransaction:
-    return AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(last + 1))
+def aborted(producer_id: ProducerId, first: int, last: int) -> AbortedEntry:
+    return AbortedEntry(producer_id, Offset(first), Offset(last), Offset(last + 1))
 
 
 def test_batches_of_an_aborted_transaction_go_and_its_marker_stays_for_a_round() -> None:

@@ -15,10 +15,10 @@ import pytest
 from penstock.model import Offset, ProducerEpoch, ProducerId
 from penstock.protocol.records import build_batch
 from penstock.upkeep.jobs import (
-    ActiveProducer,
     Cleaned,
-    Failed,
-    Rotten,
+    CorruptLog,
+    JobFailed,
+    LiveProducer,
     read_answer,
     read_job,
     write_answer,
@@ -38,10 +38,10 @@ def two_segments(compacted: Any) -> None:
 def test_jobs_and_answers_survive_the_pipe(compacted: Any, job_over: Any) -> None:
     two_segments(compacted)
     job = job_over(
-        compacted.folder, producers=(ActiveProducer(ProducerId(1), ProducerEpoch(2), None),)
+        compacted.folder, producers=(LiveProducer(ProducerId(1), ProducerEpoch(2), None),)
     )
     assert read_job(write_job(job)[FRAME:]) == job
-    for answer in (compacted.clean(), Rotten("why"), Failed("how")):
+    for answer in (compacted.clean(), CorruptLog("why"), JobFailed("how")):
         assert read_answer(write_answer(answer)[FRAME:]) == answer
 
 
@@ -65,11 +65,11 @@ def test_a_damaged_partition_and_a_missing_one_are_told_apart(
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     answers = io.BytesIO()
     serve(io.BytesIO(write_job(job)), answers, lambda: None)
-    assert isinstance(read_answer(answers.getvalue()[FRAME:]), Rotten)
+    assert isinstance(read_answer(answers.getvalue()[FRAME:]), CorruptLog)
     path.unlink()
     answers = io.BytesIO()
     serve(io.BytesIO(write_job(job)), answers, lambda: None)
-    assert isinstance(read_answer(answers.getvalue()[FRAME:]), Failed)
+    assert isinstance(read_answer(answers.getvalue()[FRAME:]), JobFailed)
 
 
 def test_a_process_of_lowest_priority_cleans_and_is_used_again(
@@ -114,7 +114,7 @@ def test_a_killed_worker_fails_its_job_and_the_next_one_has_a_new_worker(
                 assert not work.done()
             assert worker.pid is not None
             os.kill(worker.pid, signal.SIGKILL)
-            assert isinstance(await work, Failed)
+            assert isinstance(await work, JobFailed)
             for name, content in before.items():
                 assert (compacted.folder / name).read_bytes() == content
             assert isinstance(await worker.carry_out(job_over(compacted.folder)), Cleaned)

@@ -50,7 +50,7 @@ from penstock.coordination.controller.events import (
 )
 from penstock.coordination.controller.settings import ControllerSettings
 from penstock.errors import ErrorCode, Refused
-from penstock.log.scan import DamagedLog
+from penstock.log.scan import DamagedLogError
 from penstock.machine import CallerId, Deferred
 from penstock.model import Moment, NodeId, TopicId, TopicPartition
 from penstock.protocol.field_codecs import WrittenOnce
@@ -347,7 +347,7 @@ class ClusterController:
         except OSError as error:  # only this partition is offline
             if topic_partition not in self._offline:
                 logger.error("%s could not be opened and is offline: %s", topic_partition, error)
-            is_damaged = isinstance(error, DamagedLog)
+            is_damaged = isinstance(error, DamagedLogError)
             delay_s = REOPEN_DAMAGED_AFTER_S if is_damaged else REOPEN_AFTER_S
             loop = asyncio.get_running_loop()
             self._offline[topic_partition] = loop.time() + delay_s

@@ -16,7 +16,7 @@ from penstock.broker.committer import Committer, FlushCommitter, InSyncCommitter
 from penstock.broker.settings import TopicSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.append_plan import Appended
-from penstock.log.flush import NotSynced
+from penstock.log.flush import SyncError
 from penstock.log.partition_log import PartitionLog
 from penstock.log.producer_state import Origin
 from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
@@ -290,7 +290,7 @@ class Partition:
 
     def on_flush_failed(self, error: OSError) -> None:
         """The disk failed: refuse what waits, and all later writes."""
-        if isinstance(error, NotSynced):
+        if isinstance(error, SyncError):
             self.log.stop_writing(error)
         self._refuse_waiting(_disk_failed())
 

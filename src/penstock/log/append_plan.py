@@ -29,7 +29,7 @@ class Appended(NamedTuple):
 def read_replicated(batches: Buffer) -> list[BatchHeader]:
     """The headers of the whole batches that a leader sent; may run in any thread.
 
-    A batch that is cut off at the end is left out. Malformed when a checksum or a field is wrong.
+    A batch that is cut off at the end is left out. Malformed when a checksum or field is not valid.
     """
     headers: list[BatchHeader] = []
     for position, header in iterate_headers(batches):

@@ -13,9 +13,9 @@ from penstock.log.durable_log import DurableLog
 from penstock.log.leader_epochs import LeaderEpochs
 from penstock.log.producer_snapshots import save_snapshot
 from penstock.log.producer_state import BatchMark, Origin, ProducerTable, Staged
-from penstock.log.segment import NO_ROOM, Segment
+from penstock.log.segment import NO_HEADROOM, Segment
 from penstock.log.segment_list import Segments
-from penstock.log.segment_policy import fitting_batches, must_roll, room_in
+from penstock.log.segment_policy import fitting_batches, headroom_in, must_roll
 from penstock.log.settings import LogSettings
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import BatchHeader, write_leader_fields
@@ -50,7 +50,7 @@ class AppendableLog(DurableLog):
 
     def replace_settings(self, settings: LogSettings) -> None:
         self.settings = settings
-        self.active.room = NO_ROOM
+        self.active.headroom = NO_HEADROOM
 
     def start_epoch(self, epoch: LeaderEpoch) -> None:
         """Note that this broker leads from the log's end on, before it writes anything.
@@ -77,7 +77,7 @@ class AppendableLog(DurableLog):
         """The leader's append of one checked batch; `header` was read when it was checked.
 
         Offset and leader epoch are written into the batch. Refused when its producer may not write
-        it; OSError when the disk did not take it. Either leaves the log as it was.
+        it, OSError when the write failed: both leave the log unchanged.
         """
         base_offset = self.end_offset
         staged = None
@@ -178,9 +178,9 @@ class AppendableLog(DurableLog):
     def _segment_for(
         self, size_bytes: int, first: Offset, end_offset: Offset, newest: int, now: Millis
     ) -> Segment:
-        """Where batches of these offsets go: the active segment, or a new one."""
+        """The segment for batches of these offsets: the active one, or a new one."""
         active = self._segments.active
-        full_at, last_end, too_old = active.room
+        full_at, last_end, too_old = active.headroom
         if (
             active.log.size_bytes + size_bytes <= full_at
             and end_offset <= last_end
@@ -193,7 +193,7 @@ class AppendableLog(DurableLog):
         if must_roll(active, self.settings, size_bytes, end_offset, Millis(newest), now):
             self._roll_at(first, now)
             return self._segments.active
-        active.room = room_in(active, self.settings)
+        active.headroom = headroom_in(active, self.settings)
         return active
 
     def _write(
@@ -204,7 +204,7 @@ class AppendableLog(DurableLog):
         end_offset: Offset,
         staged: Staged | None,
     ) -> int:
-        """Write at the end, all or nothing; the position in the segment."""
+        """Write at the end, all or nothing; returns the position in the segment."""
         aborted = self.producers.aborted_by(staged) if staged is not None and staged.ended else ()
         try:
             for transaction in aborted:
@@ -221,7 +221,7 @@ class AppendableLog(DurableLog):
         return position
 
     def roll(self, now: Millis) -> None:
-        """Close the active segment and begin another, unless it is empty."""
+        """Close the active segment and start another, unless it is empty."""
         if self.active.size_bytes:
             self._roll_at(self.end_offset, now)
 

@@ -105,12 +105,12 @@ class OffsetCheckpoints:
             if rows.pop(topic_partition, None) is not None:
                 self._removed[topic_partition] = self.planned + 1
 
-    def still_names(self, topic_partition: TopicPartition) -> bool:
+    def may_have_row(self, topic_partition: TopicPartition) -> bool:
         """Whether the files may still have rows of a deleted partition."""
         return self._removed.get(topic_partition, 0) > self._written
 
     @property
-    def name_deleted(self) -> bool:
+    def has_deleted_rows(self) -> bool:
         """Whether the files may still have rows of any deleted partition."""
         return any(number > self._written for number in self._removed.values())
 

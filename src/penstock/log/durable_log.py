@@ -1,16 +1,16 @@
 """How far a partition's log is on disk, and what must be synced.
 
-Knows which offsets a power cut cannot take; syncs nothing by itself except in `flush`. After a sync
+Knows which offsets a power cut cannot take; syncs nothing except in `flush`. After a sync
 that failed nothing more is written, because a later sync would not report what was lost.
 """
 
 from pathlib import Path
 
-from penstock.log.flush import FlushWork, NotSynced, work_for
+from penstock.log.flush import FlushWork, SyncError, work_for
 from penstock.log.leader_epochs import LeaderEpochs
 from penstock.log.producer_state import ProducerTable
 from penstock.log.readable_log import ReadableLog
-from penstock.log.segment import NO_ROOM
+from penstock.log.segment import NO_HEADROOM
 from penstock.log.segment_list import Segments
 from penstock.log.settings import LogSettings
 from penstock.model import NO_TIMESTAMP, Millis, Offset, TopicPartition
@@ -49,7 +49,7 @@ class DurableLog(ReadableLog):
         self.epochs = epochs
         self.recovery_point = end_offset
         self.last_flush_at = NO_TIMESTAMP
-        self.sync_failure: NotSynced | None = None  # nothing is written from then on
+        self.sync_failure: SyncError | None = None  # nothing is written from then on
         self._is_truncating = False
         self._flush_limit: Offset | None = None  # for a flush that began before a truncation
 
@@ -58,7 +58,7 @@ class DurableLog(ReadableLog):
         return self.end_offset - self.recovery_point
 
     def flush_due(self, now: Millis) -> bool:
-        """Whether a closed segment, `flush.messages` or `flush.ms` asks for a flush."""
+        """Whether a closed segment, a new epoch or the topic's settings require a flush."""
         settings = self.settings
         if self.sync_failure is not None or self._is_truncating:
             return False
@@ -74,28 +74,28 @@ class DurableLog(ReadableLog):
         )
 
     def pending_flush(self) -> FlushWork:
-        """What to sync, off the event loop; when it is done, say so with `flushed`."""
+        """The files to sync, in any thread; call `flushed` when that is done."""
         self.epochs.must_sync = False
         if not self._is_truncating:
             self._flush_limit = None
-        unflushed = self.segments[self._segments.holding(self.recovery_point) :]
+        unflushed = self.segments[self._segments.index_of(self.recovery_point) :]
         return work_for(unflushed, self._segments.folder, self.epochs.path, self.end_offset)
 
     def flushed(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
         """Everything before `offset` is on disk; it becomes the recovery point."""
         if self.sync_failure is not None:
-            return  # this sync does not speak of what the failed one lost
+            return  # this sync does not cover what the failed one lost
         limit = self.end_offset if self._flush_limit is None else self._flush_limit
         self.recovery_point = max(self.recovery_point, min(offset, self.end_offset, limit))
         self.last_flush_at = now
 
-    def stop_writing(self, failure: NotSynced) -> None:
-        """What was written last may be lost: the next start looks from the recovery point on."""
+    def stop_writing(self, failure: SyncError) -> None:
+        """The last writes may be lost: the next start checks all after the recovery point."""
         self.sync_failure = failure
-        self.active.room = NO_ROOM  # so that every append asks
+        self.active.headroom = NO_HEADROOM  # so that every append checks
 
     def flush(self, now: Millis = NO_TIMESTAMP) -> Offset:
-        """Sync here and now; returns the recovery point."""
+        """Sync now; returns the recovery point."""
         if self.recovery_point < self.end_offset:
             work = self.pending_flush()
             work.run()

@@ -1,15 +1,12 @@
-"""The files of all partitions, behind one bounded set of descriptors.
+"""The files of all partitions, with a bounded number of descriptors, and views of their pages.
 
-A `LogFile` is a name and a size; its descriptor is opened when needed and closed when others need
-the place. Never shows a byte past `size_bytes`: what a failed write left there is cut off before
-anyone could have read it. A file is never cut under a live view.
+A `LogFile` is a name and a size; its descriptor is opened when it is needed, and closed when the
+limit is reached. No byte past `size_bytes` is ever read: what a failed write left there is cut off.
 
-Read-only views of a file's pages, straight from the page cache.
-
-Never holds a descriptor: Python's own `mmap` duplicates the one it is given, so that a slow reader
-would cost a descriptor for as long as it reads. A view lives as long as anything refers to it; then
-its pages are unmapped. The file may be renamed, unlinked or closed meanwhile, but must not be cut
-below the end of a live view: touching a page that is gone kills the whole broker.
+A view shows the pages of a file in the page cache, without a descriptor: Python's own `mmap`
+duplicates the one it is given, so that each slow reader would occupy one. The pages are unmapped
+when nothing refers to the view any more. The file may be renamed, unlinked or closed meanwhile, but
+it is never cut under a live view: touching a page that does not exist kills the process.
 """
 
 import ctypes
@@ -43,15 +40,15 @@ _munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Mapped(Protocol):
-    """A file that knows how many live views it has."""
+    """A file that counts its live views."""
 
     live_views: int
 
 
 def _pages_type(size_bytes: int) -> Any:
-    """An array type whose instances lie over mapped pages and unmap them when they die."""
+    """An array type over mapped pages; an instance unmaps them when it is deleted."""
 
-    # The defaults keep these alive while the interpreter shuts down.
+    # The default arguments stay alive while the interpreter shuts down.
     def unmap(self: Any, _munmap: Any = _munmap, _address: Any = ctypes.addressof) -> None:
         _munmap(_address(self), size_bytes)
         self.file.live_views -= 1
@@ -63,10 +60,10 @@ _PAGES: Final[dict[int, Any]] = {}
 
 
 def map_view(file: Mapped, descriptor: int, *, position: int, end: int) -> memoryview:
-    """The bytes from `position` to `end`, which the file must already hold."""
+    """The bytes from `position` to `end`, which must exist in the file."""
     first_page = position & -PAGESIZE
     bits = max(_SMALLEST_BITS, (end - first_page - 1).bit_length())
-    size_bytes = 1 << bits  # may reach past the end of the file: nobody looks there
+    size_bytes = 1 << bits  # may extend past the file's end, which is never read
     address = _mmap(None, size_bytes, PROT_READ, _MAP_SHARED, descriptor, first_page)
     if address == _MAP_FAILED:
         code = ctypes.get_errno()
@@ -80,7 +77,7 @@ def map_view(file: Mapped, descriptor: int, *, position: int, end: int) -> memor
     return PickleBuffer(pages).raw()[position - first_page : end - first_page].toreadonly()
 
 
-COPY_BYTES_MAX: Final = 128 << 10  # up to here a copy is cheaper than mapping and unmapping
+COPY_BYTES_MAX: Final = 128 << 10  # smaller reads are cheaper to copy than to map
 
 
 class LogFile:
@@ -91,12 +88,12 @@ class LogFile:
     def __init__(self, path: str, files: "OpenFiles", size_bytes: int) -> None:
         self.path = path
         self.size_bytes = size_bytes
-        self.descriptor = -1  # set and taken back by OpenFiles
+        self.descriptor = -1  # set by OpenFiles
         self.live_views = 0
         self.files = files
 
     def append(self, chunk: Buffer) -> int:
-        """Write at the end, whole or not at all; returns where it lies."""
+        """Write at the end, all or nothing; returns the position."""
         position, descriptor, files = self.size_bytes, self.descriptor, self.files
         if descriptor >= 0:
             files.touch(self)
@@ -114,15 +111,15 @@ class LogFile:
         return position
 
     def _cut_back(self, descriptor: int) -> None:
-        # No view reaches past size_bytes, so this cut is safe. Should it fail as well, the rest is
-        # overwritten by the next append or cut by recovery.
+        # No view extends past size_bytes, so this cut is safe. If it fails as well, the next append
+        # overwrites the rest, or recovery cuts it off.
         try:
             os.ftruncate(descriptor, self.size_bytes)
         except OSError:
             return
 
     def read(self, position: int, end: int) -> memoryview:
-        """The bytes from `position` to `end`: a copy when small, the page cache itself when not."""
+        """The bytes from `position` to `end`: a copy if they are few, else mapped pages."""
         assert end <= self.size_bytes
         descriptor = self.files.descriptor(self)
         if end - position <= COPY_BYTES_MAX:
@@ -130,7 +127,7 @@ class LogFile:
         return map_view(self, descriptor, position=position, end=end)
 
     def cut(self, size_bytes: int) -> None:
-        """Keep only the first bytes. Live views keep what they show."""
+        """Keep only the first bytes. Live views stay valid."""
         if size_bytes >= self.size_bytes:
             return
         if self.live_views:
@@ -157,28 +154,28 @@ class LogFile:
 
 
 class OpenFiles:
-    """At most `open_max` descriptors; the one unused for longest makes room."""
+    """At most `open_max` descriptors; the least recently used one is closed first."""
 
-    write = staticmethod(os.pwrite)  # the one way bytes reach a log file: tests put faults here
+    write = staticmethod(os.pwrite)  # writes all log files: tests inject faults here
 
     def __init__(self, open_max: int, *, index_bytes_max: int = 16 << 20) -> None:
-        assert open_max >= 2, "an append and a read may need one each"
+        assert open_max >= 2, "an append and a read need one each"
         self.open_max = open_max
-        self.indexes = InMemory(index_bytes_max)
+        self.indexes = IndexCache(index_bytes_max)
         self._open: OrderedDict[LogFile, None] = OrderedDict()
-        self.touch = self._open.move_to_end  # of an open file: it is in use
+        self.touch = self._open.move_to_end  # marks an open file as used
 
     def __len__(self) -> int:
         return len(self._open)
 
     def descriptor(self, file: LogFile) -> int:
-        """Valid until the next call: whoever needs it longer opens the path itself."""
+        """Valid until the next call only."""
         if file.descriptor >= 0:
             self.touch(file)
             return file.descriptor
         if len(self._open) >= self.open_max:
             self.close(next(iter(self._open)))
-        # A file without bytes may not have been made yet: thousands of partitions start empty.
+        # An empty file may not exist yet: thousands of partitions start empty.
         create = os.O_CREAT if file.size_bytes == 0 else 0
         file.descriptor = self._open_path(file.path, os.O_RDWR | os.O_CLOEXEC | create)
         self._open[file] = None
@@ -190,7 +187,7 @@ class OpenFiles:
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
                 raise
-        self.close(next(iter(self._open)))  # connections took the rest: one of ours makes room
+        self.close(next(iter(self._open)))  # connections have taken the other descriptors
         return os.open(path, flags, 0o644)
 
     def close(self, file: LogFile) -> None:
@@ -226,22 +223,22 @@ def copy_prefix(path: str, size_bytes: int) -> str:
 
 
 def create_file(path: str, content: bytes = b"") -> None:
-    """A new file, or an old one emptied, with this content."""
+    """Create or overwrite a file with this content."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         if content and os.write(descriptor, content) != len(content):
-            raise OSError(errno.ENOSPC, "the file was not written whole", path)
+            raise OSError(errno.ENOSPC, "the file was not written completely", path)
     finally:
         os.close(descriptor)
 
 
 def replace_file(path: str, content: bytes, *, sync: bool = False) -> None:
-    """The file holds the old content or the new one, whatever happens in between."""
+    """The file has the old content or the new one, also after a crash."""
     beside = path + ".tmp"
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         if os.write(descriptor, content) != len(content):
-            raise OSError(errno.ENOSPC, "the file was not written whole", path)
+            raise OSError(errno.ENOSPC, "the file was not written completely", path)
         if sync:
             os.fsync(descriptor)
     finally:
@@ -250,7 +247,7 @@ def replace_file(path: str, content: bytes, *, sync: bool = False) -> None:
 
 
 def remove_files(paths: Iterable[str]) -> None:
-    """Unlink what is there; what is not there is as it should be."""
+    """Unlink the files that exist."""
     for path in paths:
         try:
             os.unlink(path)
@@ -259,7 +256,7 @@ def remove_files(paths: Iterable[str]) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Make the names in a folder last through a power cut."""
+    """Make the names in a folder durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -267,30 +264,30 @@ def sync_folder(path: str) -> None:
         os.close(descriptor)
 
 
-class Droppable(Protocol):
-    """Something read from disk for speed; it can be read again."""
+class CachedIndex(Protocol):
+    """Something loaded from disk that can be loaded again."""
 
     def drop(self) -> None: ...
 
 
-class InMemory:
-    """What was loaded from index files, within a budget; the one unused for longest is dropped."""
+class IndexCache:
+    """Loaded index files, within a memory limit; the least recently used one is dropped first."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.size_bytes = 0
-        self._sizes: OrderedDict[Droppable, int] = OrderedDict()
+        self._sizes: OrderedDict[CachedIndex, int] = OrderedDict()
 
-    def touch(self, kept: Droppable) -> None:
-        self._sizes.move_to_end(kept)
+    def touch(self, index: CachedIndex) -> None:
+        self._sizes.move_to_end(index)
 
-    def keep(self, kept: Droppable, size_bytes: int) -> None:
-        self.size_bytes += size_bytes - self._sizes.pop(kept, 0)
-        self._sizes[kept] = size_bytes
+    def add(self, index: CachedIndex, size_bytes: int) -> None:
+        self.size_bytes += size_bytes - self._sizes.pop(index, 0)
+        self._sizes[index] = size_bytes
         while self.size_bytes > self.bytes_max and len(self._sizes) > 1:
             oldest = next(iter(self._sizes))
-            self.forget(oldest)
+            self.remove(oldest)
             oldest.drop()
 
-    def forget(self, kept: Droppable) -> None:
-        self.size_bytes -= self._sizes.pop(kept, 0)
+    def remove(self, index: CachedIndex) -> None:
+        self.size_bytes -= self._sizes.pop(index, 0)

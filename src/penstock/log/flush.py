@@ -1,6 +1,7 @@
-"""Making a partition's files last through a power cut, away from the event loop.
+"""Syncing a partition's files, off the event loop.
 
-A process that dies loses nothing: the page cache keeps what was written. This is for the machine.
+A killed process loses nothing, because written bytes are in the page cache; a power cut loses what
+was not synced.
 """
 
 import os
@@ -13,27 +14,27 @@ from penstock.log.segment import Segment
 from penstock.model import Offset
 
 
-class NotSynced(OSError):
-    """A sync failed, so what was written may be lost, and no later sync would say so.
+class SyncError(OSError):
+    """A sync failed, so written bytes may be lost, and no later sync would report it.
 
-    The system reports a page it could not write once, and then takes it for written.
+    The system reports a page that it could not write once, and then considers it written.
     """
 
     def refusal(self) -> OSError:
-        """For whoever would write more."""
-        told = f"{self.strerror}; nothing more is written here until the broker starts again"
-        return OSError(self.errno, told, self.filename)
+        """The error for writes from now on."""
+        reason = f"{self.strerror}; nothing more is written here until the broker is restarted"
+        return OSError(self.errno, reason, self.filename)
 
 
 class FlushWork(NamedTuple):
-    """Files to sync. Holds names, not descriptors, so that it may run in any thread at any time."""
+    """Files to sync, by name, so that it may run in any thread at any time."""
 
-    end_offset: Offset  # everything before it is on disk once the work is done
+    end_offset: Offset  # everything before it is on disk when the work is done
     folder: str
     paths: tuple[str, ...]
 
     def run(self) -> None:
-        """NotSynced when the disk failed; another OSError when a file could not be opened."""
+        """SyncError when a sync failed; another OSError when a file could not be opened."""
         for path in (*self.paths, self.folder):
             _sync(path)
 
@@ -42,11 +43,11 @@ def _sync(path: str) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # never made, or deleted meanwhile: nothing to keep
+        return  # not created yet, or deleted meanwhile
     try:
         os.fsync(descriptor)
     except OSError as error:
-        raise NotSynced(error.errno, f"could not be synced: {error.strerror}", path) from error
+        raise SyncError(error.errno, f"could not be synced: {error.strerror}", path) from error
     finally:
         os.close(descriptor)
 
@@ -54,9 +55,9 @@ def _sync(path: str) -> None:
 def work_for(
     segments: Sequence[Segment], folder: str, epochs_path: str, end_offset: Offset
 ) -> FlushWork:
-    """All of these segments, the last of which is the active one."""
+    """The work for these segments, the last of which is the active one."""
     paths = [segment.log.path for segment in segments]
-    # A start trusts the indexes of closed segments; those of the active one are made anew.
+    # A start relies on the indexes of closed segments, and rebuilds those of the active one.
     for segment, following in pairwise(segments):
         paths += [*segment.paths()[:-1], snapshot_path(folder, following.base_offset)]
     return FlushWork(end_offset, folder, (*paths, epochs_path))

@@ -1,8 +1,8 @@
 """The sparse indexes of a segment: offset to position, timestamp to offset.
 
-Both are files of fixed entries in Apache Kafka's layout. New entries gather in memory and reach the
-file many at a time: an index is never the truth, it is rebuilt from the log when it was lost.
-Entries only grow, in both of their fields; offsets are relative to the segment's first.
+Both are files of fixed-size entries in Apache Kafka's layout. New entries are collected in memory
+and written many at a time, because a lost index is rebuilt from the log. Both fields of the entries
+only grow; offsets are relative to the segment's base offset.
 """
 
 import os
@@ -12,7 +12,7 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.log.files import InMemory, remove_files
+from penstock.log.files import IndexCache, remove_files
 from penstock.model import Millis, Offset
 
 OFFSET_ENTRY: Final = Struct(
@@ -28,15 +28,15 @@ TIME_ENTRY: Final = Struct(
 assert OFFSET_ENTRY.size == 8
 assert TIME_ENTRY.size == 12
 
-MISSING: Final = -2  # in place of a count: there is no such file
-DAMAGED: Final = -1  # it does not hold whole entries
-_UNWRITTEN_MAX: Final = 1024  # then they go to the file in one write
+MISSING: Final = -2  # instead of a count: the file does not exist
+DAMAGED: Final = -1  # instead of a count: the file does not end with a whole entry
+_UNWRITTEN_MAX: Final = 1024  # then they are written together
 _LOW: Final = (1 << 32) - 1
 _MUST_SWAP: Final = sys.byteorder == "little"
 
 
 class EntryFile:
-    """A file of entries of one size. Opened for each use: uses are far apart."""
+    """A file of fixed-size entries; opened for each use, which is rare."""
 
     __slots__ = ("_entry_bytes", "count", "path")
 
@@ -48,7 +48,7 @@ class EntryFile:
     def extend(self, entries: bytes) -> None:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # At its own place: what an earlier failed write left there is overwritten.
+            # At a fixed position: what a failed write left there is overwritten.
             position = self.count * self._entry_bytes
             written = os.pwrite(descriptor, entries, position)
             if written != len(entries):
@@ -58,13 +58,13 @@ class EntryFile:
         self.count += len(entries) // self._entry_bytes
 
     def remove(self) -> None:
-        """So that it can be written anew."""
+        """Remove the file, so that it can be written again."""
         if self.count != MISSING:
             remove_files([self.path])
         self.count = 0
 
     def read(self) -> bytes:
-        """All entries, or what is left of them."""
+        """All entries, or those that the file still has."""
         try:
             with open(self.path, "rb", buffering=0) as file:
                 return file.read(self.count * self._entry_bytes) or b""
@@ -85,20 +85,19 @@ class EntryFile:
 
 
 class OffsetIndex:
-    """Where to start looking for an offset: never past it, seldom far before."""
+    """The position of a batch at or shortly before an offset."""
 
-    __slots__ = ("_base_offset", "_in_memory", "_loaded", "_unwritten", "file")
+    __slots__ = ("_base_offset", "_cache", "_loaded", "_unwritten", "file")
 
     def __init__(
-        self, path: str, base_offset: Offset, in_memory: InMemory, *, count: int = 0
+        self, path: str, base_offset: Offset, cache: IndexCache, *, count: int = 0
     ) -> None:
         self.file = EntryFile(path, entry_bytes=OFFSET_ENTRY.size, count=count)
         self._base_offset = base_offset
-        self._in_memory = in_memory
-        self._unwritten: array[int] | None = (
-            None  # each entry one number: offset high, position low
-        )
-        self._loaded: array[int] | None = None  # what the file holds, while someone reads it
+        self._cache = cache
+        # An entry is one number: the offset in the high 32 bits, the position in the low ones.
+        self._unwritten: array[int] | None = None
+        self._loaded: array[int] | None = None  # the file's content, while it is in the cache
 
     @property
     def count(self) -> int:
@@ -113,16 +112,16 @@ class OffsetIndex:
             try:
                 self.write_out()
             except OSError:
-                return  # the log itself was written; the entries wait in memory
+                return  # the batch was written; the entries stay in memory
 
     def position_before(self, offset: Offset) -> int:
-        """Of a batch that is the one with `offset` or before it."""
+        """The position of a batch that contains `offset` or is before it."""
         return self._last_below(
             (max(offset - self._base_offset, 0) << 32) | _LOW, by_position=False
         )
 
     def boundary_before(self, position: int) -> int:
-        """The largest known start of a batch that is not after `position`."""
+        """The largest known position of a batch that is not after `position`."""
         return self._last_below(position, by_position=True)
 
     def _last_below(self, bound: int, *, by_position: bool) -> int:
@@ -130,21 +129,21 @@ class OffsetIndex:
         if not recent or (recent[0] & _LOW if by_position else recent[0]) > bound:
             recent = self._entries_on_disk()
         key = _position_of if by_position else None
-        place = bisect_right(recent, bound, key=key)
-        return recent[place - 1] & _LOW if place else 0
+        count = bisect_right(recent, bound, key=key)
+        return recent[count - 1] & _LOW if count else 0
 
     def _entries_on_disk(self) -> "array[int]":
         if self.file.count == 0:
             return _NO_ENTRIES
         if self._loaded is None:
             self._loaded = _read_entries(self.file.read())
-            self._in_memory.keep(self, len(self._loaded) * OFFSET_ENTRY.size)
+            self._cache.add(self, len(self._loaded) * OFFSET_ENTRY.size)
         else:
-            self._in_memory.touch(self)
+            self._cache.touch(self)
         return self._loaded
 
     def last_entry(self) -> tuple[Offset, int] | None:
-        """The last offset known, and where its batch starts."""
+        """The last offset in the index, and the position of its batch."""
         if self._unwritten:
             relative, position = self._unwritten[-1] >> 32, self._unwritten[-1] & _LOW
         elif self.file.count:
@@ -158,26 +157,26 @@ class OffsetIndex:
             return
         self.file.extend(_write_entries(self._unwritten))
         self._unwritten = None
-        self.drop()  # what was loaded lacks these
+        self.drop()  # the loaded content lacks these entries
 
     def drop(self) -> None:
         self._loaded = None
-        self._in_memory.forget(self)
+        self._cache.remove(self)
 
     def start_over(self) -> None:
-        """Forget every entry."""
+        """Remove all entries."""
         self.file.remove()
         self._unwritten = None
         self.drop()
 
     def cut(self, position: int) -> None:
-        """Forget the batches at and after `position`."""
+        """Remove the entries of batches at and after `position`."""
         entries = array("Q", self._entries_on_disk())
         entries.extend(self._unwritten or ())
-        kept = sum(1 for entry in entries if entry & _LOW < position)
-        on_disk = min(kept, self.file.count)
+        count = sum(1 for entry in entries if entry & _LOW < position)
+        on_disk = min(count, self.file.count)
         self.file.cut(on_disk)
-        self._unwritten = entries[on_disk:kept] or None
+        self._unwritten = entries[on_disk:count] or None
         self.drop()
 
 
@@ -204,14 +203,14 @@ _NO_ENTRIES: Final = array("Q")
 
 
 class TimeEntry(NamedTuple):
-    """No batch up to and including `offset`'s has a timestamp above this one."""
+    """The largest timestamp of all batches up to the one that ends with `offset`."""
 
     timestamp: Millis
     offset: Offset
 
 
 class TimeIndex:
-    """Where to start looking for a timestamp; its last entry is the segment's largest."""
+    """The largest timestamp so far, for some offsets; the last entry is the segment's."""
 
     __slots__ = ("_base_offset", "_last", "_unwritten", "file")
 
@@ -232,7 +231,7 @@ class TimeIndex:
         return self._last
 
     def append(self, entry: TimeEntry) -> None:
-        """Kept only when it says something new."""
+        """Added only if the timestamp is larger than the last one."""
         last = self.last_entry()
         if entry.timestamp < 0 or (last is not None and entry.timestamp <= last.timestamp):
             return
@@ -244,16 +243,16 @@ class TimeIndex:
             try:
                 self.write_out()
             except OSError:
-                return  # the log itself was written; the entries wait in memory
+                return  # the batch was written; the entries stay in memory
 
     def entry_before(self, timestamp: Millis) -> TimeEntry | None:
-        """The last entry below `timestamp`: everything up to its offset is older."""
-        found = None
+        """The last entry below `timestamp`: all batches up to its offset are older."""
+        last = None
         for entry_timestamp, relative in TIME_ENTRY.iter_unpack(self._all()):
             if entry_timestamp >= timestamp:
                 break
-            found = TimeEntry(entry_timestamp, Offset(self._base_offset + relative))
-        return found
+            last = TimeEntry(entry_timestamp, Offset(self._base_offset + relative))
+        return last
 
     def last_entry_below(self, end_offset: Offset) -> TimeEntry | None:
         """The last entry of a batch that ends at or before `end_offset`."""
@@ -274,18 +273,18 @@ class TimeIndex:
             self._unwritten = None
 
     def start_over(self) -> None:
-        """Forget every entry."""
+        """Remove all entries."""
         self.file.remove()
         self._unwritten = None
         self._last = None
 
     def cut(self, end_offset: Offset) -> None:
-        """Forget entries of batches at and after `end_offset`."""
+        """Remove the entries of batches at and after `end_offset`."""
         everything = self._all()
-        kept = self._count_below(everything, end_offset)
-        on_disk = min(kept, self.file.count)
+        count = self._count_below(everything, end_offset)
+        on_disk = min(count, self.file.count)
         self.file.cut(on_disk)
-        rest = everything[on_disk * TIME_ENTRY.size : kept * TIME_ENTRY.size]
+        rest = everything[on_disk * TIME_ENTRY.size : count * TIME_ENTRY.size]
         self._unwritten = bytearray(rest) or None
         self._last = None
         if rest:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from penstock.log.checkpoints import read_rows, write_rows
-from penstock.model import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+from penstock.model import NO_EPOCH, NO_OFFSET, EpochEnd, LeaderEpoch, Offset
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
 
@@ -22,13 +22,6 @@ class EpochStart(NamedTuple):
 
     epoch: LeaderEpoch
     start_offset: Offset
-
-
-class EpochEnd(NamedTuple):
-    """The largest epoch not above the requested one, and where it ends; -1, -1: there is none."""
-
-    epoch: LeaderEpoch
-    end_offset: Offset
 
 
 UNSAVED: Final = LeaderEpoch(-2)  # below every epoch, so that the next append writes the file
@@ -84,7 +77,7 @@ class LeaderEpochs:
         return self.entries[count - 1].epoch if count else NO_EPOCH
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEnd:
-        """Where an epoch ends in this log, as OffsetForLeaderEpoch defines it."""
+        """The largest epoch not above the requested one, and its end: as OffsetForLeaderEpoch."""
         entries = self.entries
         if epoch == NO_EPOCH or not entries:
             return UNDEFINED

@@ -1,10 +1,8 @@
-"""A log folder: all partitions of one broker on one disk, and what is remembered about them.
+"""A log directory: all partitions of one broker on one disk, and their checkpoints.
 
-One process at a time has it open, by a lock on a file. Says at the next start whether this stop was
-clean. Checkpoints are written together, so that a start reads a handful of files and not one per
-partition. Never decides which partitions there should be: that is the controller's knowledge.
-
-The broker's logs in one log folder. Implements `broker.partitions.LogStore`.
+One process at a time has it open, by a lock on a file. A marker tells the next start whether this
+stop was clean. Checkpoints of all partitions are in a few files, so that a start is quick. Never
+decides which partitions exist: the controller does.
 """
 
 import fcntl
@@ -27,13 +25,13 @@ from penstock.log.checkpoints import (
 )
 from penstock.log.files import OpenFiles, create_file
 from penstock.log.log_dir_identity import (
-    FolderIdentity,
+    LogDirectoryIdentity,
     claim_topic_id,
     load_identity,
     save_identity,
 )
 from penstock.log.partition_log import PartitionLog
-from penstock.log.scan import DamagedLog
+from penstock.log.scan import DamagedLogError
 from penstock.log.settings import LogSettings
 from penstock.model import Millis, Offset, TopicId, TopicPartition
 
@@ -45,35 +43,37 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _PARTITION_NAME: Final = re.compile(r"(.+)-([0-9]+)")
 _DELETED_ENDING: Final = "-delete"
 _NAME_BYTES_MAX: Final = 255
-_KEPT_OF_NAME_MAX: Final = _NAME_BYTES_MAX - len(f".{UUID(int=0).hex}{_DELETED_ENDING}")
-_SINGLE_SYNCS_MAX: Final = 32  # above so many, one sync of the whole disk is quicker
+_NAME_PREFIX_MAX: Final = _NAME_BYTES_MAX - len(f".{UUID(int=0).hex}{_DELETED_ENDING}")
+_SINGLE_SYNCS_MAX: Final = 32  # for more, one sync of the whole disk is quicker
 
 
-class FolderUnusable(Exception):
-    """The folder is another's, or in use; the message says whose and what to do."""
+class LogDirectoryError(Exception):
+    """The directory belongs to another broker or is in use; the message says what to do."""
 
 
-class LogFolder:
-    """The open partitions of a folder, by name."""
+class LogDirectory:
+    """The open partitions of a log directory, by name."""
 
     def __init__(self, path: Path, files: OpenFiles, *, lock: int, was_clean: bool) -> None:
         self.path = path
         self.files = files
-        self.was_clean = was_clean  # nothing needs recovering
+        self.was_clean = was_clean  # no partition needs recovery
         self.partitions: dict[TopicPartition, PartitionLog] = {}
         self._lock = lock
         self._checkpoints = OffsetCheckpoints(path)
         self._to_remove: list[tuple[Millis, Path]] = []
-        self._in_the_way: dict[TopicPartition, str] = {}  # deleted, and the disk refused; tokens
+        self._undeleted: dict[TopicPartition, str] = {}  # the rename failed; by name, with tokens
         self._knows_starts = was_clean and (path / START_OFFSETS).exists()
-        self._is_starting = True  # whatever is opened now was there before the last stop
-        self._missing: dict[TopicPartition, TopicId | None] = {}  # refused: their folders are gone
+        self._is_starting = True  # partitions that are opened now existed before
+        self._missing: dict[
+            TopicPartition, TopicId | None
+        ] = {}  # refused, because their folders are missing
 
     @classmethod
     def open(
-        cls, path: Path, files: OpenFiles, *, identity: FolderIdentity | None = None
-    ) -> "LogFolder":
-        """Lock it and make it ours; FolderUnusable when it is somebody else's."""
+        cls, path: Path, files: OpenFiles, *, identity: LogDirectoryIdentity | None = None
+    ) -> "LogDirectory":
+        """Lock the directory; LogDirectoryError when it belongs to another broker or is in use."""
         path.mkdir(parents=True, exist_ok=True)
         lock = _take_lock(path)
         try:
@@ -85,16 +85,16 @@ class LogFolder:
         marker = path / CLEAN_SHUTDOWN
         was_clean = marker.exists()
         marker.unlink(missing_ok=True)
-        folder = cls(path, files, lock=lock, was_clean=was_clean)
-        folder._forget_deleted()
-        folder.remove_deleted()
-        return folder
+        directory = cls(path, files, lock=lock, was_clean=was_clean)
+        directory._remove_deleted_rows()
+        directory.remove_deleted()
+        return directory
 
     def started(self) -> None:
-        """All partitions that are to be there were opened; one that is opened later is new."""
+        """All existing partitions were opened; one that is opened later is new."""
         self._is_starting = False
 
-    def found(self) -> list[TopicPartition]:
+    def partitions_on_disk(self) -> list[TopicPartition]:
         """Every partition on disk, open or not."""
         with os.scandir(self.path) as entries:
             names = [entry.name for entry in entries if entry.is_dir()]
@@ -109,21 +109,21 @@ class LogFolder:
         topic_id: TopicId | None = None,
         now: Millis,
     ) -> PartitionLog:
-        """Open it, or make it when there is none."""
+        """Open the partition, or create it."""
         assert topic_partition not in self.partitions
-        if topic_partition in self._in_the_way:
-            self._retire(topic_partition, self._in_the_way[topic_partition], now)
+        if topic_partition in self._undeleted:
+            self._retire(topic_partition, self._undeleted[topic_partition], now)
         folder = self.path / str(topic_partition)
         is_new = _make_folder(folder)
         try:
             if is_new:
                 self._check_is_new(topic_partition, topic_id)
-                self._begin_anew(topic_partition)
+                self._begin_new(topic_partition)
             if topic_id is not None:
                 self._claim(folder, topic_partition, topic_id)
             log = self._open(folder, topic_partition, settings, is_new=is_new, now=now)
         except OSError:
-            if is_new:  # half made is worse than not made
+            if is_new:  # a retry starts from nothing
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         log.set_high_watermark(
@@ -155,9 +155,9 @@ class LogFolder:
         )
 
     def _check_is_new(self, topic_partition: TopicPartition, topic_id: TopicId | None) -> None:
-        """DamagedLog when a partition without a folder had records at the last stop.
+        """DamagedLogError when a partition without a folder had records at the last stop.
 
-        A topic that is made again under the name has another id.
+        A topic that is created again with the same name has another id.
         """
         known = max(
             points.get(topic_partition, Offset(0))
@@ -168,29 +168,29 @@ class LogFolder:
         elif topic_partition not in self._missing or self._missing[topic_partition] != topic_id:
             return
         folder = str(self.path / str(topic_partition))
-        reason = f"is missing, and held records up to offset {known}: {restore_advice(folder)}"
-        raise DamagedLog(reason, folder)
+        reason = f"is missing, and had records up to offset {known}: {restore_advice(folder)}"
+        raise DamagedLogError(reason, folder)
 
     def _claim(self, folder: Path, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         try:
             claim_topic_id(folder, topic_id)
-        except FileExistsError:  # what is known of the name is of that folder: it may be moved away
-            self._begin_anew(topic_partition)
+        except FileExistsError:  # the checkpoints are of that folder, which may be moved away
+            self._begin_new(topic_partition)
             raise
 
     def delete_partition(self, topic_partition: TopicPartition, *, token: str, now: Millis) -> None:
-        """Out of sight at once, off the disk later; `token` makes the name its own."""
+        """Rename the folder now, and remove it later; `token` makes the new name unique."""
         log = self.partitions.pop(topic_partition)
         log.abandon()
         self._retire(topic_partition, token, Millis(now + log.settings.file_delete_delay_ms))
 
     def discard(self, topic_partition: TopicPartition, *, token: str, now: Millis) -> None:
-        """As `delete_partition`, of one that was found and never opened; nobody reads it."""
+        """As `delete_partition`, for a partition that was never opened and has no readers."""
         assert topic_partition not in self.partitions
         self._retire(topic_partition, token, now)
 
     def set_aside(self, topic_partition: TopicPartition, token: str) -> Path:
-        """Keep a folder that belongs to no topic under another name; returns it."""
+        """Rename a folder that belongs to no topic; returns the new path."""
         source = self.path / str(topic_partition)
         aside = source.with_name(f"{source.name[:200]}.{token}-stray")
         self._checkpoints.remove(topic_partition)
@@ -198,8 +198,8 @@ class LogFolder:
         source.rename(aside)
         return aside
 
-    def _forget_deleted(self) -> None:
-        """Checkpoints may still speak of partitions whose deletion a kill interrupted."""
+    def _remove_deleted_rows(self) -> None:
+        """Checkpoints may still have rows of partitions whose deletion a kill interrupted."""
         deleted = [entry.name for entry in self.path.glob(f"*.*{_DELETED_ENDING}")]
         names = {name.removesuffix(_DELETED_ENDING).rpartition(".")[0] for name in deleted}
         if not names:
@@ -207,28 +207,28 @@ class LogFolder:
         checkpoints = self._checkpoints
         for topic_partition in tuple(checkpoints.recovery_points | checkpoints.high_watermarks):
             name = str(topic_partition)
-            if names & {name, name[:_KEPT_OF_NAME_MAX]} and not (self.path / name).exists():
+            if names & {name, name[:_NAME_PREFIX_MAX]} and not (self.path / name).exists():
                 checkpoints.remove(topic_partition)
-        if checkpoints.name_deleted:
+        if checkpoints.has_deleted_rows:
             checkpoints.plan().run()
 
-    def _begin_anew(self, topic_partition: TopicPartition) -> None:
-        """After a kill no checkpoint may speak of an earlier partition of this name."""
+    def _begin_new(self, topic_partition: TopicPartition) -> None:
+        """No checkpoint may have rows of an earlier partition of this name."""
         self._checkpoints.remove(topic_partition)
-        if self._checkpoints.still_names(topic_partition):
+        if self._checkpoints.may_have_row(topic_partition):
             self._checkpoints.plan().run()
 
     def _retire(self, topic_partition: TopicPartition, token: str, remove_at: Millis) -> None:
         self._checkpoints.remove(topic_partition)
         target = self.path / _deleted_name(topic_partition, token)
-        self._in_the_way[topic_partition] = token
-        with suppress(FileNotFoundError):  # somebody else was quicker
+        self._undeleted[topic_partition] = token
+        with suppress(FileNotFoundError):  # an earlier attempt renamed it
             (self.path / str(topic_partition)).rename(target)
-        del self._in_the_way[topic_partition]
+        del self._undeleted[topic_partition]
         self._to_remove.append((remove_at, target))
 
     def remove_deleted(self, now: Millis | None = None) -> int:
-        """Take deleted partitions off the disk whose delay has passed; all when `now` is None."""
+        """Remove deleted partitions whose delay has passed; all of them when `now` is None."""
         if now is None:
             due = [Path(entry) for entry in self.path.glob(f"*.*{_DELETED_ENDING}")]
         else:
@@ -237,27 +237,27 @@ class LogFolder:
         return len(due)
 
     def take_deleted(self, now: Millis) -> list[Path]:
-        """Deleted partitions whose delay has passed, for a thread to remove."""
+        """The folders of deleted partitions whose delay has passed, for a thread to remove."""
         due = [path for at, path in self._to_remove if at <= now]
         self._to_remove = [row for row in self._to_remove if row[0] > now]
         return due
 
     @property
-    def names_deleted(self) -> bool:
-        """Whether checkpoints on disk still name partitions that were deleted."""
-        return self._checkpoints.name_deleted
+    def has_deleted_rows(self) -> bool:
+        """Whether checkpoints on disk still have rows of deleted partitions."""
+        return self._checkpoints.has_deleted_rows
 
     @staticmethod
     def remove_folders(folders: Iterable[Path], *, keep_names: bool = False) -> None:
-        """Take whole folders off the disk, or all but their names; may run in any thread."""
+        """Remove folders, or only their content; may run in any thread."""
         for path in folders:
             shutil.rmtree(path, ignore_errors=True)
-            if keep_names:  # the next start learns from them what was deleted
+            if keep_names:  # they tell the next start what was deleted
                 with suppress(OSError):
                     path.mkdir()
 
     def plan_checkpoint(self) -> CheckpointWork:
-        """How far each partition is on disk and committed, and where it starts; `run` writes it."""
+        """Take the offsets of all partitions; `run` of the result writes them."""
         self._note_offsets({name: log.recovery_point for name, log in self.partitions.items()})
         return self._checkpoints.plan()
 
@@ -265,21 +265,19 @@ class LogFolder:
         # Partitions that were not opened this time keep their rows.
         self._checkpoints.recovery_points.update(recovery_points)
         for topic_partition, log in self.partitions.items():
-            self._checkpoints.start_offsets[topic_partition] = log.start_offset
+            self._checkpoints.start_offsets[topic_partition] = log.start_to_store
             self._checkpoints.high_watermarks[topic_partition] = log.high_watermark
 
-    def plan_lower(self, log: PartitionLog, end_offset: Offset) -> Callable[[], None]:
-        """Before batches of a log are removed at its end. Implements `CheckpointPort`."""
+    def plan_lower(self, log: PartitionLog) -> Callable[[], None]:
+        """Store the offsets of a log before it is truncated. Implements `CheckpointPort`."""
         self._note_offsets({log.topic_partition: log.recovery_point})
-        starts = self._checkpoints.start_offsets
-        starts[log.topic_partition] = min(log.start_offset, end_offset)
         return self._checkpoints.plan().run
 
     def close(self) -> None:
-        """Close every partition; the next start will find it clean, unless the disk refused."""
+        """Close every partition, and mark the stop as clean unless one failed."""
         logs = self.partitions
-        is_clean = not self._in_the_way and (
-            self.was_clean or all(name in logs for name in self.found())
+        is_clean = not self._undeleted and (
+            self.was_clean or all(name in logs for name in self.partitions_on_disk())
         )
         dirty = sum(1 for log in logs.values() if log.unflushed_messages)
         sync_each = dirty <= _SINGLE_SYNCS_MAX
@@ -296,14 +294,14 @@ class LogFolder:
         self.release()
 
     def release(self) -> None:
-        """Let another process have the folder."""
+        """Release the lock."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
 
 def _close_log(log: PartitionLog, *, sync: bool) -> bool:
-    """Whether a clean start may trust it."""
+    """Whether the log was closed cleanly."""
     try:
         log.close(sync=sync)
     except OSError as error:
@@ -314,7 +312,7 @@ def _close_log(log: PartitionLog, *, sync: bool) -> bool:
 
 
 def _make_folder(path: Path) -> bool:
-    """Whether there was none. A folder that cannot be looked at is never taken for a new one."""
+    """Whether it was created. An existing folder never counts as new, readable or not."""
     try:
         path.mkdir()
     except FileExistsError:
@@ -328,21 +326,21 @@ def _take_lock(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise FolderUnusable(
-            f"{path} is in use by another broker: stop that one, or choose another folder"
+        raise LogDirectoryError(
+            f"{path} is in use by another broker: stop that broker, or choose another folder"
         ) from None
     return descriptor
 
 
-def _check_owner(path: Path, identity: FolderIdentity) -> None:
+def _check_owner(path: Path, identity: LogDirectoryIdentity) -> None:
     try:
         owner = load_identity(path)
     except Malformed as malformed:
-        raise FolderUnusable(f"{path}: {malformed.reason}") from None
+        raise LogDirectoryError(f"{path}: {malformed.reason}") from None
     if owner is None:
         save_identity(path, identity)
     elif (owner.cluster_id, owner.node_id) != (identity.cluster_id, identity.node_id):
-        raise FolderUnusable(
+        raise LogDirectoryError(
             f"{path} belongs to node {owner.node_id} of cluster {owner.cluster_id}, "
             f"not to node {identity.node_id} of cluster {identity.cluster_id}"
         )
@@ -353,26 +351,26 @@ def _deleted_name(topic_partition: TopicPartition, token: str) -> str:
     return str(topic_partition)[: _NAME_BYTES_MAX - len(ending)] + ending
 
 
-class FolderStore:
-    """Opens and deletes logs of one folder."""
+class PartitionLogStore:
+    """Opens and deletes logs in a log directory. Implements `broker.partitions.LogStore`."""
 
-    def __init__(self, folder: LogFolder, clock: Callable[[], Millis]) -> None:
+    def __init__(self, folder: LogDirectory, clock: Callable[[], Millis]) -> None:
         self.folder = folder
         self._clock = clock
 
     def open(
         self, topic_partition: TopicPartition, topic_id: TopicId, settings: LogSettings
     ) -> PartitionLog:
-        """The log of that partition, made if absent, recovered if need be."""
+        """The log of a partition: created if absent, recovered if needed."""
         return self.folder.open_partition(
             topic_partition, settings, topic_id=topic_id, now=self._clock()
         )
 
     def delete(self, log: PartitionLog) -> None:
-        """Out of sight now, off the disk later."""
+        """Delete the partition: rename its folder now, remove it later."""
         token = uuid4().hex
         self.folder.delete_partition(log.topic_partition, token=token, now=self._clock())
 
     def close(self, logs: Sequence[PartitionLog]) -> None:
-        """Close everything in the folder, and leave the mark of a clean stop."""
+        """Close all logs and mark the stop as clean."""
         self.folder.close()

@@ -1,6 +1,6 @@
-"""Whose folder it is: `meta.properties` for the whole, `partition.metadata` for each partition.
+"""The owners of files: `meta.properties` of a log directory, `partition.metadata` of a partition.
 
-Both are Apache Kafka's small text files. Ids are written as it writes them: the sixteen bytes in
+Both are small text files of Apache Kafka. Ids are written as Kafka writes them: sixteen bytes in
 URL-safe base64 without padding.
 """
 
@@ -22,8 +22,8 @@ META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 
 
-class FolderIdentity(NamedTuple):
-    """The broker that a log folder belongs to."""
+class LogDirectoryIdentity(NamedTuple):
+    """The broker that a log directory belongs to."""
 
     cluster_id: str
     node_id: NodeId
@@ -38,10 +38,10 @@ def read_uuid(text: str) -> UUID:
     try:
         return UUID(bytes=urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except ValueError:
-        raise Malformed(f"{text!r} is no id", 0) from None
+        raise Malformed(f"{text!r} is not an id", 0) from None
 
 
-def save_identity(folder: Path, identity: FolderIdentity) -> None:
+def save_identity(folder: Path, identity: LogDirectoryIdentity) -> None:
     lines = [
         "version=1",
         f"cluster.id={identity.cluster_id}",
@@ -51,14 +51,14 @@ def save_identity(folder: Path, identity: FolderIdentity) -> None:
     replace_file(str(folder / META_PROPERTIES), ("\n".join(lines) + "\n").encode(), sync=True)
 
 
-def load_identity(folder: Path) -> FolderIdentity | None:
-    """None when the folder is nobody's yet; Malformed when that cannot be told."""
+def load_identity(folder: Path) -> LogDirectoryIdentity | None:
+    """None when the directory has no owner yet; Malformed when the file cannot be read."""
     rows = _read_pairs(folder / META_PROPERTIES, separator="=")
     if rows is None:
         return None
     try:
         node_id = NodeId(int(rows["node.id"]))
-        return FolderIdentity(rows["cluster.id"], node_id, read_uuid(rows["directory.id"]))
+        return LogDirectoryIdentity(rows["cluster.id"], node_id, read_uuid(rows["directory.id"]))
     except (KeyError, ValueError) as missing:
         raise Malformed(f"{folder / META_PROPERTIES} lacks {missing}", 0) from None
 
@@ -72,7 +72,7 @@ def _write_topic_id(topic_id: TopicId) -> bytes:
 
 
 def stores_topic_id(folder: Path | str, topic_id: TopicId) -> bool:
-    """Whether the folder's file is as we write it for this topic. Quick: no parsing."""
+    """Whether the folder is this topic's. Quick: compares the file without parsing it."""
     try:
         descriptor = os.open(f"{folder}/{PARTITION_METADATA}", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -84,19 +84,22 @@ def stores_topic_id(folder: Path | str, topic_id: TopicId) -> bool:
 
 
 def claim_topic_id(folder: Path, topic_id: TopicId) -> None:
-    """Make sure that the folder is this topic's; FileExistsError when it is another's."""
+    """Make the folder this topic's; FileExistsError when it belongs to another one."""
     if stores_topic_id(folder, topic_id):
         return
     owner = load_topic_id(folder)
     if owner is None:
         save_topic_id(folder, topic_id)
     elif owner != topic_id:
-        told = f"belongs to topic id {write_uuid(owner)}, not to {write_uuid(topic_id)}"
-        raise OSError(errno.EEXIST, f"{told}, which has its name now: move it away", str(folder))
+        reason = (
+            f"belongs to topic id {write_uuid(owner)}, but the topic of that name now has id "
+            f"{write_uuid(topic_id)}: move the folder away"
+        )
+        raise OSError(errno.EEXIST, reason, str(folder))
 
 
 def load_topic_id(folder: Path) -> TopicId | None:
-    """None when it was never written, or a power cut tore it."""
+    """None when it was never written, or is damaged."""
     rows = _read_pairs(folder / PARTITION_METADATA, separator=":")
     if rows is None or "topic_id" not in rows:
         return None
@@ -114,4 +117,4 @@ def _read_pairs(path: Path, *, separator: str) -> dict[str, str] | None:
     except FileNotFoundError:
         return None
     pairs = (line.partition(separator) for line in lines if not line.startswith("#"))
-    return {key.strip(): value.strip() for key, found, value in pairs if found}
+    return {key.strip(): value.strip() for key, separated, value in pairs if separated}

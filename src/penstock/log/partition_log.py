@@ -20,7 +20,7 @@ from penstock.log.producer_snapshots import snapshot_path
 from penstock.log.producer_state import ProducerTable
 from penstock.log.recovery import load_partition
 from penstock.log.scan import DAMAGE, unreadable
-from penstock.log.segment import NO_ROOM
+from penstock.log.segment import NO_HEADROOM
 from penstock.log.segment_list import Segments
 from penstock.log.segment_policy import expired_count
 from penstock.log.segment_swap import Replacement
@@ -37,16 +37,17 @@ _ENDS_RECORDED_MAX: Final = 50  # small files in one sweep: some milliseconds
 class CheckpointPort(Protocol):
     """Stores recovery points and start offsets, which outlive the process."""
 
-    def plan_lower(self, log: "PartitionLog", end_offset: Offset) -> Callable[[], None]:
-        """Take over the log's offsets, none above `end_offset`; call the result in any thread."""
+    def plan_lower(self, log: "PartitionLog") -> Callable[[], None]:
+        """Take the log's offsets, which are lower now; call the result in any thread."""
 
 
 class PartitionLog(AppendableLog):
     """The log of one partition, for its one writer."""
 
-    __slots__ = ("checkpoints",)
+    __slots__ = ("_reset_to", "checkpoints")
 
-    checkpoints: CheckpointPort | None  # of the folder that the log is in
+    checkpoints: CheckpointPort | None  # of the log directory
+    _reset_to: Offset | None  # of a reset that is planned
 
     @classmethod
     def open(
@@ -61,10 +62,11 @@ class PartitionLog(AppendableLog):
         start_offset: Offset = Offset(0),
         is_start_known: bool = False,
     ) -> "PartitionLog":
-        """The log in `folder`, made when absent and recovered unless it was closed `clean`.
+        """The log in `folder`: created if absent, recovered unless it was closed cleanly.
 
-        `is_start_known`: the log began at `start_offset` or before when it was closed. DamagedLog
-        when it no longer does, or ends before `recovery_point`: what is missing was acknowledged.
+        `is_start_known`: the log started at `start_offset` or before when it was closed.
+        DamagedLogError when it no longer does, or ends before `recovery_point`: acknowledged
+        batches are missing.
         """
         if not os.path.isdir(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -89,13 +91,13 @@ class PartitionLog(AppendableLog):
         )
         log.start_offset = Offset(min(max(log.start_offset, start_offset), log.end_offset))
         log.high_watermark = log.start_offset
-        log.checkpoints = None
+        log.checkpoints = log._reset_to = None
         if not clean:
             log.recovery_point = Offset(min(recovery_point, log.end_offset))
         return log
 
     def set_high_watermark(self, offset: Offset) -> None:
-        """A follower's may be anywhere, also below what it was: it stays within the log."""
+        """Limited to the log: a leader's may be outside a follower's log. May decrease."""
         self.high_watermark = min(max(offset, self.start_offset), self.end_offset)
         if self.producers.unreplicated:
             self.producers.on_high_watermark(self.high_watermark)
@@ -103,7 +105,7 @@ class PartitionLog(AppendableLog):
     # Removing batches at the start
 
     def advance_start_offset(self, offset: Offset, now: Millis) -> int:
-        """Forget everything before `offset`; whole segments go. Returns how many."""
+        """Remove everything before `offset`. Returns how many segments were removed."""
         if offset > self.high_watermark:
             raise Refused(
                 ErrorCode.offset_out_of_range,
@@ -112,13 +114,13 @@ class PartitionLog(AppendableLog):
         if offset <= self.start_offset:
             return 0
         self.start_offset = offset
-        count = self._segments.holding(offset)
+        count = self._segments.index_of(offset)
         self._remove_first(count, now)
         self.epochs.cut_start(offset)
         return count
 
     def delete_expired(self, retention: RetentionSettings, now: Millis) -> int:
-        """Take away the segments that are too old or too many. Returns how many."""
+        """Remove segments by the retention policy. Returns how many."""
         count = expired_count(
             self.segments,
             retention,
@@ -129,15 +131,15 @@ class PartitionLog(AppendableLog):
         if count < len(self.segments):
             self._start_at_segment(count, now)
             return count
-        self._start_at_segment(count - 1, now)  # first, for a new segment may need their room
+        self._start_at_segment(count - 1, now)  # first: a new segment may need their space
         self.roll(now)
         self._start_at_segment(1, now)
         return count
 
     def _start_at_segment(self, number: int, now: Millis) -> None:
-        """Let the log begin there; the segments before it go."""
+        """Start the log with this segment; remove those before it."""
         start_offset = self.segments[number].base_offset
-        if start_offset > self.start_offset:  # first: no checkpoint may speak of what is gone
+        if start_offset > self.start_offset:  # first: checkpoints must not refer to removed offsets
             self.start_offset = start_offset
             self.epochs.cut_start(start_offset)
         self._remove_first(number, now)
@@ -187,15 +189,23 @@ class PartitionLog(AppendableLog):
 
     def _hold(self, truncation: Truncation) -> Truncation:
         """Before anything is removed, no checkpoint may say that it is on disk or committed."""
-        kept_to = Offset(0) if truncation.cut is None else truncation.end_offset
+        new_end = Offset(0) if truncation.cut is None else truncation.end_offset
         self._is_truncating = True
-        self._flush_limit = kept_to
-        self.recovery_point = min(self.recovery_point, kept_to)
-        self.set_high_watermark(min(self.high_watermark, kept_to))
-        self.active.room = NO_ROOM  # so that an append looks
+        self._reset_to = truncation.end_offset if truncation.cut is None else None
+        self._flush_limit = new_end
+        self.recovery_point = min(self.recovery_point, new_end)
+        self.set_high_watermark(min(self.high_watermark, new_end))
+        self.active.headroom = NO_HEADROOM  # so that an append checks
         if self.checkpoints is not None:
-            truncation.lower_checkpoints = self.checkpoints.plan_lower(self, truncation.end_offset)
+            truncation.lower_checkpoints = self.checkpoints.plan_lower(self)
         return truncation
+
+    @property
+    def start_to_store(self) -> Offset:
+        """The start offset for checkpoints: not above that of a planned reset."""
+        return (
+            self.start_offset if self._reset_to is None else min(self.start_offset, self._reset_to)
+        )
 
     def finish_truncation(self, truncation: Truncation, now: Millis = NO_TIMESTAMP) -> bool:
         """Remove what was planned; False when the log has changed meanwhile: plan again."""
@@ -220,6 +230,7 @@ class PartitionLog(AppendableLog):
         self.set_high_watermark(self.high_watermark)
         self.producers.on_high_watermark(self.high_watermark)
         self._is_truncating = False
+        self._reset_to = None
         return True
 
     def truncate_to(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
@@ -235,7 +246,7 @@ class PartitionLog(AppendableLog):
     # Upkeep
 
     def sweep(self, now: Millis) -> None:
-        """Unlink files whose delay has passed; forget producers that were silent for too long.
+        """Unlink retired files whose delay has passed, and remove expired producers.
 
         Closed segments of an older version get their `.end` files here, some in each sweep.
         """
@@ -245,7 +256,7 @@ class PartitionLog(AppendableLog):
         self._segments.record_ends(_ENDS_RECORDED_MAX)
 
     def take_due(self, now: Millis) -> list[str]:
-        """Retired files whose delay has passed: the caller unlinks them, perhaps in a thread."""
+        """Retired files whose delay has passed, for the caller to unlink in any thread."""
         return self._segments.take_due(now)
 
     def check_closed_segments(self, count: int) -> None:
@@ -253,9 +264,9 @@ class PartitionLog(AppendableLog):
         self._segments.check_ends(count)
 
     def swap(self, replacements: Iterable[Replacement], now: Millis) -> None:
-        """Put `.cleaned` segments in the place of those they were made from.
+        """Replace segments by the `.cleaned` ones that were made from them.
 
-        From the log's start upwards: what a crash leaves is told apart by that order.
+        In offset order: recovery relies on it to tell what a crash left.
         """
         unlink_at = Millis(now + self.settings.file_delete_delay_ms)
         for replacement in sorted(replacements):
@@ -264,7 +275,7 @@ class PartitionLog(AppendableLog):
     # Closing
 
     def close(self, *, sync: bool = True) -> None:
-        """Write down all that a clean start trusts. Without `sync` the caller syncs the disk."""
+        """Write all that a clean start relies on. Without `sync` the caller syncs the disk."""
         if self.sync_failure is not None:
             raise self.sync_failure.refusal()
         if not self._has_no_batch:
@@ -278,5 +289,5 @@ class PartitionLog(AppendableLog):
         self._segments.close()
 
     def abandon(self) -> None:
-        """Let go of the files without writing anything: the partition is being deleted."""
+        """Close the files without writing anything: the partition is being deleted."""
         self._segments.close()

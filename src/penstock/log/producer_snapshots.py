@@ -1,8 +1,8 @@
-"""Producer-state snapshots: the `.snapshot` files beside the segments, in Apache Kafka's layout.
+"""Snapshots of the producer table: `.snapshot` files beside the segments, in Kafka's layout.
 
-A snapshot named N is the producer table as it was when the log ended at N. Kafka keeps a row per
-producer, its last batch; we write a row for each remembered batch, oldest first. A reader that
-keeps the last row per producer sees what Kafka would have written, and we keep the whole window.
+A snapshot named N is the producer table as it was when the log ended at N. Kafka writes a row per
+producer, with its last batch; Penstock writes a row for each of its last batches, oldest first. A
+reader that keeps the last row per producer sees what Kafka would have written.
 """
 
 import os
@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from penstock.errors import Malformed
 from penstock.log.files import replace_file
-from penstock.log.producer_state import BatchMark, Producer, ProducerTable
+from penstock.log.producer_state import BatchMark, ProducerState, ProducerTable
 from penstock.log.segment import base_offset_of
 from penstock.model import (
     NO_OFFSET,
@@ -70,20 +70,20 @@ def write_snapshot(table: ProducerTable) -> bytes:
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 
-def read_snapshot(content: Buffer) -> list[Producer]:
+def read_snapshot(content: Buffer) -> list[ProducerState]:
     try:
         version, checksum = _HEAD.unpack_from(content)
         (count,) = _COUNT.unpack_from(content, _HEAD.size)
     except StructError:
-        raise Malformed("a producer snapshot is cut short", 0) from None
+        raise Malformed("a producer snapshot is incomplete", 0) from None
     if version != _VERSION:
         raise Malformed(f"producer snapshot version {version} is unknown", 0)
     if crc32c(memoryview(content)[_HEAD.size :]) != checksum:
         raise Malformed("a producer snapshot's checksum does not match", 2)
     rows_from = _HEAD.size + _COUNT.size
     if len(content) - rows_from != count * _ROW.size:
-        raise Malformed(f"a producer snapshot has not its {count} rows", rows_from)
-    producers: dict[int, Producer] = {}
+        raise Malformed(f"a producer snapshot does not have its {count} rows", rows_from)
+    producers: dict[int, ProducerState] = {}
     for row in _ROW.iter_unpack(memoryview(content)[rows_from:]):
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator, start = row
         earlier = producers.get(producer_id)
@@ -91,7 +91,7 @@ def read_snapshot(content: Buffer) -> list[Producer]:
         if last_offset >= 0:
             mark = BatchMark(SequenceNumber(last_sequence), Offset(last_offset), delta)
             batches = (*batches, mark)
-        producers[producer_id] = Producer(
+        producers[producer_id] = ProducerState(
             ProducerId(producer_id),
             ProducerEpoch(epoch),
             batches,
@@ -110,7 +110,7 @@ def save_snapshot(folder: str, offset: Offset, table: ProducerTable) -> None:
     replace_file(snapshot_path(folder, offset), write_snapshot(table))
 
 
-def load_snapshot(folder: str, offset: Offset) -> list[Producer] | None:
+def load_snapshot(folder: str, offset: Offset) -> list[ProducerState] | None:
     """None when it is missing or damaged; a damaged one is removed."""
     path = snapshot_path(folder, offset)
     try:

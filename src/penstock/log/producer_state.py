@@ -1,10 +1,10 @@
-"""What a partition remembers of its producers: epochs, the last five batches, open transactions.
+"""The producers of a partition: their epochs, last five batches and open transactions.
 
-The rules of idempotence and of transactions are here and pure: a batch is checked and the change it
-makes is staged; the table changes only when the batch is in the log. Never opens a record: an
-end-transaction marker is read by whoever has the bytes.
+The rules of idempotence and transactions, without I/O: a batch is checked and its change is staged;
+the table changes only when the batch is in the log. Never opens a record: the caller reads the
+markers that end transactions.
 
-Unknown producers are welcome at any sequence: what was known of them may have expired.
+An unknown producer may start at any sequence number: its entry may have expired.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from penstock.errors import ErrorCode, Refused
-from penstock.log.transaction_index import AbortedTransaction
+from penstock.log.transaction_index import AbortedEntry
 from penstock.model import (
     NO_OFFSET,
     NO_PRODUCER_EPOCH,
@@ -35,7 +35,7 @@ _NO_COORDINATOR: Final = -1
 
 
 class BatchMark(NamedTuple):
-    """One appended batch, as much of it as a retry can be recognised by."""
+    """One appended batch: what identifies a retry of it."""
 
     last_sequence: SequenceNumber
     last_offset: Offset
@@ -50,8 +50,8 @@ class BatchMark(NamedTuple):
         return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
 
 
-class Producer(NamedTuple):
-    """One producer in one partition; replaced whole by each of its batches."""
+class ProducerState(NamedTuple):
+    """One producer in one partition; replaced by each of its batches."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
@@ -76,8 +76,8 @@ class ActiveProducer(NamedTuple):
     current_txn_start_offset: Offset
 
 
-class Ended(NamedTuple):
-    """A transaction that had records here and got its marker."""
+class EndedTransaction(NamedTuple):
+    """A transaction with records here, ended by its marker."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -85,16 +85,16 @@ class Ended(NamedTuple):
     aborted: bool
 
 
-def check_epoch(producer: Producer, header: BatchHeader) -> None:
+def check_epoch(producer: ProducerState, header: BatchHeader) -> None:
     if header.producer_epoch < producer.producer_epoch:
         raise Refused(
             ErrorCode.invalid_producer_epoch,
-            f"producer {header.producer_id} wrote with epoch {header.producer_epoch}; "
-            f"epoch {producer.producer_epoch} has taken over",
+            f"producer {header.producer_id} wrote with epoch {header.producer_epoch}, but its "
+            f"current epoch is {producer.producer_epoch}: another producer with this id is active",
         )
 
 
-def check_sequence(producer: Producer, header: BatchHeader) -> None:
+def check_sequence(producer: ProducerState, header: BatchHeader) -> None:
     """Batches of an epoch follow each other without a gap, and a new epoch starts at 0."""
     if producer.producer_epoch == NO_PRODUCER_EPOCH:
         return
@@ -105,35 +105,35 @@ def check_sequence(producer: Producer, header: BatchHeader) -> None:
     if header.base_sequence != expected:
         raise Refused(
             ErrorCode.out_of_order_sequence_number,
-            f"producer {header.producer_id} sent sequence {header.base_sequence}; "
-            f"{expected} comes next",
+            f"producer {header.producer_id} sent sequence number {header.base_sequence}, "
+            f"but {expected} is next",
         )
 
 
-def check_marker(producer: Producer, header: BatchHeader, marker: Marker) -> None:
+def check_marker(producer: ProducerState, header: BatchHeader, marker: Marker) -> None:
     check_epoch(producer, header)
     if marker.coordinator_epoch < producer.coordinator_epoch:
         raise Refused(
             ErrorCode.transaction_coordinator_fenced,
-            f"a coordinator of epoch {marker.coordinator_epoch} ended a transaction; "
-            f"epoch {producer.coordinator_epoch} has taken over",
+            f"a coordinator of epoch {marker.coordinator_epoch} ended a transaction, "
+            f"but the current epoch is {producer.coordinator_epoch}",
         )
 
 
 class Staged:
-    """What batches about to be written will change. Dropped when the write fails."""
+    """The changes of batches that are about to be written; dropped if the write fails."""
 
     __slots__ = ("_table", "ended", "producers", "started")
 
     def __init__(self, table: "ProducerTable") -> None:
         self._table = table
-        self.producers: dict[ProducerId, Producer] = {}
+        self.producers: dict[ProducerId, ProducerState] = {}
         self.started: list[tuple[Offset, ProducerId]] = []
-        self.ended: list[Ended] = []
+        self.ended: list[EndedTransaction] = []
 
-    def _current(self, producer_id: ProducerId) -> Producer:
+    def _current(self, producer_id: ProducerId) -> ProducerState:
         staged = self.producers.get(producer_id)
-        return staged or self._table.producers.get(producer_id) or Producer(producer_id)
+        return staged or self._table.producers.get(producer_id) or ProducerState(producer_id)
 
     def add_batch(self, header: BatchHeader, base_offset: Offset, origin: Origin) -> None:
         """Records of a producer; Refused when it may not write them."""
@@ -150,7 +150,7 @@ class Staged:
         )
         same_epoch = header.producer_epoch == producer.producer_epoch
         earlier = producer.batches[1 - WINDOW_BATCHES :] if same_epoch else ()
-        self.producers[producer.producer_id] = Producer(
+        self.producers[producer.producer_id] = ProducerState(
             producer.producer_id,
             ProducerEpoch(header.producer_epoch),
             (*earlier, mark),
@@ -160,7 +160,7 @@ class Staged:
         )
 
     def _transaction_start(
-        self, producer: Producer, header: BatchHeader, base_offset: Offset, origin: Origin
+        self, producer: ProducerState, header: BatchHeader, base_offset: Offset, origin: Origin
     ) -> Offset:
         if producer.transaction_start != NO_OFFSET:
             if not header.is_transactional and origin != "replica":
@@ -178,17 +178,17 @@ class Staged:
     def add_marker(
         self, header: BatchHeader, base_offset: Offset, marker: Marker, origin: Origin
     ) -> None:
-        """The end of a producer's transaction; Refused when a newer coordinator has spoken."""
+        """The end of a producer's transaction; Refused when a newer coordinator has written one."""
         producer = self._current(ProducerId(header.producer_id))
         if origin != "replica":
             check_marker(producer, header, marker)
         if producer.transaction_start != NO_OFFSET:
-            ended = Ended(
+            ended = EndedTransaction(
                 producer.producer_id, producer.transaction_start, base_offset, not marker.commit
             )
             self.ended.append(ended)
         same_epoch = header.producer_epoch == producer.producer_epoch
-        self.producers[producer.producer_id] = Producer(
+        self.producers[producer.producer_id] = ProducerState(
             producer.producer_id,
             ProducerEpoch(header.producer_epoch),
             producer.batches if same_epoch else (),
@@ -201,29 +201,31 @@ class Staged:
 class ProducerTable:
     """All producers of one partition.
 
-    `first_unstable_offset` is the start of the oldest transaction that is open, or ended by a
-    marker that the high watermark has not passed; None when there is no such transaction.
+    `first_unstable_offset` is the start of the oldest transaction that is open, or whose marker is
+    not below the high watermark; None when there is none.
     """
 
-    __slots__ = ("_noticed", "_open", "first_unstable_offset", "producers", "unreplicated")
+    __slots__ = ("_idle_since", "_open", "first_unstable_offset", "producers", "unreplicated")
 
     def __init__(self) -> None:
-        self.producers: dict[ProducerId, Producer] = {}
+        self.producers: dict[ProducerId, ProducerState] = {}
         self._open: dict[Offset, ProducerId] = {}  # by first offset, which only grows
-        self.unreplicated: list[Ended] = []
-        self._noticed: dict[ProducerId, tuple[Producer, Millis]] = {}  # as `expire` first saw it
+        self.unreplicated: list[EndedTransaction] = []
+        self._idle_since: dict[
+            ProducerId, tuple[ProducerState, Millis]
+        ] = {}  # since when it is idle
         self.first_unstable_offset: Offset | None = None
 
     def __len__(self) -> int:
         return len(self.producers)
 
     def duplicate_of(self, header: BatchHeader) -> BatchMark | None:
-        """The batch that this one repeats, if it is among the last five."""
+        """The batch that this one is a retry of, if it is among the last five."""
         producer = self.producers.get(ProducerId(header.producer_id))
         if producer is None or producer.producer_epoch != header.producer_epoch:
             return None
         if not producer.batches or header.base_sequence == producer.batches[-1][0] + 1:
-            return None  # it follows the last one, as nearly all do
+            return None  # the usual case: it follows the last one
         last_sequence = header.last_sequence
         for mark in producer.batches:
             if (
@@ -233,20 +235,18 @@ class ProducerTable:
                 return mark
         return None
 
-    def aborted_by(self, staged: Staged) -> list[AbortedTransaction]:
-        """What the transaction index must remember of the staged batches."""
+    def aborted_by(self, staged: Staged) -> list[AbortedEntry]:
+        """The entries of the transaction index for the staged batches."""
         if not staged.ended:
             return []
         still_open = {**self._open, **dict(staged.started)}
-        aborted: list[AbortedTransaction] = []
+        aborted: list[AbortedEntry] = []
         for ended in staged.ended:
             still_open.pop(ended.first_offset, None)
             if ended.aborted:
                 stable = next(iter(still_open), Offset(ended.last_offset + 1))
                 aborted.append(
-                    AbortedTransaction(
-                        ended.producer_id, ended.first_offset, ended.last_offset, stable
-                    )
+                    AbortedEntry(ended.producer_id, ended.first_offset, ended.last_offset, stable)
                 )
         return aborted
 
@@ -261,7 +261,7 @@ class ProducerTable:
             self._find_first_unstable()
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
-        """Transactions whose marker is now below the high watermark are settled."""
+        """Transactions whose marker is below the high watermark are decided."""
         self.unreplicated = [e for e in self.unreplicated if e.last_offset >= high_watermark]
         self._find_first_unstable()
 
@@ -271,32 +271,32 @@ class ProducerTable:
         self.first_unstable_offset = min(starts, default=None)
 
     def expire(self, now: Millis, expiration_ms: Millis) -> int:
-        """Forget producers that have been silent for long and have no open transaction.
+        """Remove producers that have been idle for long and have no open transaction.
 
-        By our clock and by the records' own: a producer of old records is not old.
+        By the broker's clock and by timestamps: a producer of old records is not idle.
         """
-        noticed = {
-            producer.producer_id: self._notice(producer, now)
+        idle_since = {
+            producer.producer_id: self._note_idle(producer, now)
             for producer in self.producers.values()
         }
-        gone = [
+        expired = [
             producer_id
-            for producer_id, (producer, noticed_at) in noticed.items()
+            for producer_id, (producer, idle_at) in idle_since.items()
             if producer.transaction_start == NO_OFFSET
-            and now - max(producer.last_timestamp, noticed_at) >= expiration_ms
+            and now - max(producer.last_timestamp, idle_at) >= expiration_ms
         ]
-        for producer_id in gone:
-            del self.producers[producer_id], noticed[producer_id]
-        self._noticed = noticed
-        return len(gone)
+        for producer_id in expired:
+            del self.producers[producer_id], idle_since[producer_id]
+        self._idle_since = idle_since
+        return len(expired)
 
-    def _notice(self, producer: Producer, now: Millis) -> tuple[Producer, Millis]:
-        """The producer, and since when it has not written. Every write makes another tuple."""
-        before = self._noticed.get(producer.producer_id)
+    def _note_idle(self, producer: ProducerState, now: Millis) -> tuple[ProducerState, Millis]:
+        """The producer, and since when it is idle. Every write creates another tuple."""
+        before = self._idle_since.get(producer.producer_id)
         return before if before is not None and before[0] is producer else (producer, now)
 
-    def load(self, producers: Iterable[Producer]) -> None:
-        """Begin again from a snapshot."""
+    def load(self, producers: Iterable[ProducerState]) -> None:
+        """Replace the table by a snapshot."""
         self.producers = {producer.producer_id: producer for producer in producers}
         starts = [
             (producer.transaction_start, producer.producer_id)

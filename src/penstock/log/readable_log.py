@@ -1,6 +1,6 @@
-"""What can be seen of a partition's log: batches, aborted transactions, records by time.
+"""The reading side of a partition's log: batches, aborted transactions, records by time.
 
-Changes nothing. A place that cannot be read is refused, and the rest is read as before.
+Changes nothing. A read of corrupt bytes is refused; other reads of the log are not affected.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from penstock.log.producer_state import ProducerTable
 from penstock.log.scan import DAMAGE, unreadable
 from penstock.log.segment import NOTHING, Segment
 from penstock.log.segment_list import LogSlice, Segments
-from penstock.log.time_lookup import Found, find_by_timestamp, newest_timestamp
-from penstock.log.transaction_index import AbortedTransaction
+from penstock.log.time_lookup import TimestampMatch, find_by_timestamp, newest_timestamp
+from penstock.log.transaction_index import AbortedEntry
 from penstock.model import Millis, Offset
 
 
@@ -45,7 +45,7 @@ class ReadableLog:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """No transaction that began before it is undecided."""
+        """Every transaction that started before it is decided."""
         unstable = self.producers.first_unstable_offset
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
@@ -59,10 +59,10 @@ class ReadableLog:
         end_offset: Offset | None = None,
         whole_first: bool = True,
     ) -> LogSlice:
-        """Whole batches from the one that holds `offset`, all of them below `end_offset`.
+        """Whole batches from the one that contains `offset`, all of them below `end_offset`.
 
-        At most `max_bytes`, except that the first batch comes whole when `whole_first`, else a
-        batch larger than every limit would stop its readers for ever.
+        At most `max_bytes`, except that the first batch is complete when `whole_first`: otherwise
+        readers would never get past a batch that is larger than their limit.
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise Refused(
@@ -79,36 +79,34 @@ class ReadableLog:
         except DAMAGE as damage:
             raise unreadable(self._segments.folder, damage) from damage
 
-    def aborted_in(
-        self, found: LogSlice, offset: Offset, end_offset: Offset
-    ) -> list[AbortedTransaction]:
-        """The aborted transactions with records in what `read` found from `offset` on."""
-        holding = self.segments[self._segments.holding(offset) :]
-        if not any(segment.transaction_index.may_have_entries for segment in holding):
+    def aborted_in(self, read: LogSlice, offset: Offset, end_offset: Offset) -> list[AbortedEntry]:
+        """The aborted transactions with records in what was read from `offset` on."""
+        segments = self.segments[self._segments.index_of(offset) :]
+        if not any(segment.transaction_index.may_have_entries for segment in segments):
             return []
         try:
-            following = self._segments.offset_after(found)
+            following = self._segments.offset_after(read)
             end = end_offset if following < 0 else min(following, end_offset)
             return self.aborted_transactions(offset, end)
         except DAMAGE as damage:
             raise unreadable(self._segments.folder, damage) from damage
 
-    def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
+    def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedEntry]:
         """The aborted transactions with records in [start, end)."""
-        found: list[AbortedTransaction] = []
-        for segment in self.segments[self._segments.holding(start) :]:
-            if segment.transaction_index.collect(start, end, found):
+        aborted: list[AbortedEntry] = []
+        for segment in self.segments[self._segments.index_of(start) :]:
+            if segment.transaction_index.collect(start, end, aborted):
                 break
-        return found
+        return aborted
 
     def offset_by_timestamp(
         self, timestamp: Millis, *, end_offset: Offset | None = None
-    ) -> Found | None:
-        """The first record at or after `timestamp`, below `end_offset`, with its own time."""
+    ) -> TimestampMatch | None:
+        """The first record with this timestamp or a later one, below `end_offset`."""
         limit = self.end_offset if end_offset is None else end_offset
         return find_by_timestamp(self.segments, timestamp, self.start_offset, limit)
 
-    def offset_of_max_timestamp(self) -> Found | None:
-        """The first record that has the largest timestamp of all."""
+    def offset_of_max_timestamp(self) -> TimestampMatch | None:
+        """The first record with the largest timestamp."""
         newest = newest_timestamp(self.segments)
         return None if newest is None else self.offset_by_timestamp(newest)

@@ -1,13 +1,13 @@
-"""Opening a partition's folder: what is there, what of it can be trusted, and the rest made new.
+"""Opening a partition's folder after a clean stop or a crash.
 
-After a clean stop everything is trusted and almost nothing is read. Otherwise the segments from the
-recovery point on are walked: the log ends before the first batch that is torn, rotten or out of
-order, and indexes, producer table and epochs are made from what remains. A batch whose append
-returned is never lost: it was whole in the page cache before.
+After a clean stop all files are relied on and almost nothing is read. Otherwise the segments from
+the recovery point on are scanned: the log ends before the first batch that is incomplete, corrupt
+or out of order, and indexes, producer table and epochs are made from what remains. A killed process
+loses no batch whose append returned: it was in the page cache.
 
-A crash tears only what was not on disk yet. What was, and has rotted since, stays as it is: who
-reads there is told, and everything around it is kept. Only the end of the log must be sound, for
-more is written after it: where it cannot be told, the partition is not opened.
+A crash damages only what was not on disk yet. Older bytes that are corrupt stay as they are: reads
+of them are refused, and everything around them is kept. Only the end of the log must be valid,
+because more is written after it: where it cannot be determined, the partition is not opened.
 """
 
 import logging
@@ -29,11 +29,17 @@ from penstock.log.producer_snapshots import (
     snapshot_path,
 )
 from penstock.log.producer_state import ProducerTable, Staged
-from penstock.log.scan import DamagedLog, Scanned, scan_batches, scan_headers, warn_of_damage
+from penstock.log.scan import (
+    DamagedLogError,
+    ScannedBatch,
+    scan_batches,
+    scan_headers,
+    warn_of_damage,
+)
 from penstock.log.segment import Segment, base_offset_of
 from penstock.log.segment_end import SUFFIX as END_SUFFIX
 from penstock.log.segment_policy import RELATIVE_OFFSET_MAX
-from penstock.log.segment_swap import settle_leftovers
+from penstock.log.segment_swap import complete_swaps
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import BatchHeader, check_stored_batch
 
@@ -42,13 +48,13 @@ logger = logging.getLogger(__name__)
 _BESIDE_A_LOG = (".index", ".timeindex", ".txnindex", END_SUFFIX)
 
 
-class Loaded(NamedTuple):
-    """A partition as found on disk; at least one segment."""
+class LoadedLog(NamedTuple):
+    """A partition as it is on disk; at least one segment."""
 
     segments: list[Segment]
     end_offset: Offset
     producers: ProducerTable
-    snapshot_offset: Offset  # how far the producers are written down
+    snapshot_offset: Offset  # how far the producers are in snapshots
     epochs: LeaderEpochs
 
 
@@ -62,8 +68,8 @@ def load_partition(
     recovery_point: Offset,
     start_offset: Offset,
     is_start_known: bool,
-) -> Loaded:
-    sizes = settle_leftovers(folder, files)
+) -> LoadedLog:
+    sizes = complete_swaps(folder, files)
     segments = _find_segments(folder, files, sizes, created_at=now)
     if is_start_known:
         _check_start(folder, segments, start_offset)
@@ -73,39 +79,39 @@ def load_partition(
         remove_files(f"{folder}/{name}" for name in sizes if name.endswith(".snapshot"))
         segments = [Segment(folder, start_offset, files, created_at=now)]
         epochs = epochs or LeaderEpochs(folder)
-        return Loaded(segments, start_offset, ProducerTable(), start_offset, epochs)
+        return LoadedLog(segments, start_offset, ProducerTable(), start_offset, epochs)
     suspects = _suspects(segments, recovery_point) if not clean else []
-    mender = _Mender(index_interval_bytes, recovery_point, suspects)
-    segments = mender.mend(segments)
-    end_offset, rebuilt = mender.end_of(segments[-1]), mender.rebuilt
+    repair = _Repair(index_interval_bytes, recovery_point, suspects)
+    segments = repair.run(segments)
+    end_offset, rebuilt = repair.end_of(segments[-1]), repair.rebuilt
     _check_end(folder, end_offset, recovery_point)
     producers = ProducerTable()
     replay_from = rebuilt[0].base_offset if rebuilt else end_offset
     snapshots = snapshot_offsets(sizes)
     known_from = _load_producers(folder, producers, snapshots, replay_from, segments[0].base_offset)
     _replay(segments, producers, known_from, snapshots, rebuild=rebuilt)
-    if epochs is None or not epochs.entries:  # missing or damaged: all batches are read
+    if epochs is None or not epochs.entries:  # missing or damaged: read all batches
         epochs = _correct_epochs(LeaderEpochs(folder), segments, end_offset)
     elif suspects:
         epochs = _correct_epochs(epochs, rebuilt, end_offset)
     epochs.cut_start(max(start_offset, segments[0].base_offset))
     _drop_snapshots(folder, snapshots, segments, end_offset)
-    return Loaded(segments, end_offset, producers, known_from, epochs)
+    return LoadedLog(segments, end_offset, producers, known_from, epochs)
 
 
 def _check_start(folder: str, segments: list[Segment], first_base_max: Offset) -> None:
-    """DamagedLog when the log does not begin where it did."""
+    """DamagedLogError when the log does not start where it did."""
     if segments and (first := segments[0].base_offset) > first_base_max:
-        reason = f"begins at offset {first}, and did at {first_base_max}: {restore_advice(folder)}"
-        raise DamagedLog(reason, folder)
+        reason = f"starts at offset {first} instead of {first_base_max}: {restore_advice(folder)}"
+        raise DamagedLogError(reason, folder)
 
 
 def _check_end(folder: str, end_offset: Offset, recovery_point: Offset) -> None:
-    """DamagedLog when the log ends before what was on disk: those offsets were given out."""
+    """DamagedLogError when the log ends before its recovery point: offsets would be reused."""
     if end_offset < recovery_point:
         advice = restore_advice(folder)
-        reason = f"ends at offset {end_offset}, and was on disk up to {recovery_point}: {advice}"
-        raise DamagedLog(reason, folder)
+        reason = f"ends at offset {end_offset}, but was on disk up to {recovery_point}: {advice}"
+        raise DamagedLogError(reason, folder)
 
 
 def _find_segments(
@@ -116,7 +122,7 @@ def _find_segments(
     known = set(stems)
     for stem in logs:
         if stem.isdigit() and stem not in known:
-            warn_of_damage(f"{folder}/{stem}.log", "no segment has such a name; ignored")
+            warn_of_damage(f"{folder}/{stem}.log", "not the name of a segment; ignored")
     remove_files(
         f"{folder}/{name}"
         for name in sizes
@@ -144,7 +150,7 @@ def _count(size_bytes: int | None, entry_bytes: int) -> int:
 
 
 def _suspects(segments: list[Segment], recovery_point: Offset) -> list[Segment]:
-    """Segments that may hold batches at or after the recovery point."""
+    """Segments that may contain batches at or after the recovery point."""
     following = [segment.base_offset for segment in segments[1:]]
     return [
         segment
@@ -153,26 +159,28 @@ def _suspects(segments: list[Segment], recovery_point: Offset) -> list[Segment]:
     ]
 
 
-class _Mender:
-    """Makes indexes anew where they are wrong, and cuts what a crash has torn."""
+class _Repair:
+    """Rebuilds indexes that are not valid, and cuts off incomplete batches."""
 
     def __init__(
         self, interval_bytes: int, recovery_point: Offset, suspects: list[Segment]
     ) -> None:
         self.rebuilt: list[Segment] = []
         self._interval_bytes = interval_bytes
-        self._recovery_point = recovery_point  # all below was on disk
+        self._recovery_point = recovery_point  # everything before it was on disk
         self._suspects = suspects
-        self._rebuilt_end = Offset(0)  # where the batches of the segment end that was rebuilt last
+        self._rebuilt_end = Offset(0)  # of the segment that was rebuilt last
 
-    def mend(self, segments: list[Segment]) -> list[Segment]:
+    def run(self, segments: list[Segment]) -> list[Segment]:
         """The segments that remain."""
         last = segments[-1]
         for number, segment in enumerate(segments):
             if segment.size_bytes == 0:
-                _forget_absent_indexes(segment)
-            look_inside = bool(self._suspects) or segment is last
-            if segment not in self._suspects and _looks_sound(segment, look_inside=look_inside):
+                _clear_missing_indexes(segment)
+            check_entries = bool(self._suspects) or segment is last
+            if segment not in self._suspects and _has_valid_indexes(
+                segment, check_entries=check_entries
+            ):
                 continue
             was_whole = self._rebuild(segment, segments[number + 1 :])
             if segment is not last:
@@ -182,7 +190,7 @@ class _Mender:
         return segments
 
     def end_of(self, last: Segment) -> Offset:
-        """Where the log ends; only here does a trusted segment have to be whole."""
+        """Where the log ends; the last segment must be valid even after a clean stop."""
         if last not in self.rebuilt and last.size_bytes:
             try:
                 return last.end_offset()
@@ -192,7 +200,7 @@ class _Mender:
         return self._rebuilt_end if last in self.rebuilt else last.base_offset
 
     def _rebuild(self, segment: Segment, following: list[Segment]) -> bool:
-        """Make the indexes from the batches; False when the log had to be cut."""
+        """Rebuild the indexes from the batches; False when the log was cut."""
         is_last = not following
         self.rebuilt.append(segment)
         is_suspect = segment in self._suspects
@@ -204,29 +212,29 @@ class _Mender:
             return True
         if end_offset >= self._recovery_point:
             logger.warning("%s: cut %d bytes at %d", segment.log.path, lost_bytes, position)
-            _discard(following)  # before the cut: a kill in between must leave a reason to do both
+            _discard(following)  # first: after a kill in between, the next start does both
             segment.log.cut(position)
             return False
         if is_last:
             advice = restore_advice(segment.folder)
-            reason = f"is damaged at byte {position}, where it was whole: {advice}"
-            raise DamagedLog(reason, segment.log.path)
+            reason = f"is corrupt at byte {position}, which was on disk: {advice}"
+            raise DamagedLogError(reason, segment.log.path)
         return True
 
 
-def _forget_absent_indexes(segment: Segment) -> None:
-    """A segment without batches has no entries: MISSING and DAMAGED must not count as some."""
+def _clear_missing_indexes(segment: Segment) -> None:
+    """A segment without batches has no entries: MISSING and DAMAGED are no counts."""
     for index in (segment.offset_index, segment.time_index):
         if index.file.count < 0:
             index.start_over()
 
 
-def _looks_sound(segment: Segment, *, look_inside: bool) -> bool:
+def _has_valid_indexes(segment: Segment, *, check_entries: bool) -> bool:
     if segment.size_bytes == 0:
         return segment.offset_index.file.count == segment.time_index.file.count == 0
     if segment.offset_index.file.count < 0 or segment.time_index.file.count <= 0:
         return False
-    if not look_inside:
+    if not check_entries:
         return True
     last_time = segment.time_index.last_entry()
     if last_time is None or last_time.offset < segment.base_offset:
@@ -245,9 +253,9 @@ def _looks_sound(segment: Segment, *, look_inside: bool) -> bool:
 def _index_batches(
     segment: Segment, interval_bytes: int, checked_from: Offset | None
 ) -> tuple[int, Offset]:
-    """Index the batches up to the first that is wrong; returns where that one starts.
+    """Index the batches up to the first that is not valid; returns its position.
 
-    Those that end after `checked_from` are checked whole.
+    The checksums of those that end after `checked_from` are checked.
     """
     segment.start_over()
     position, end_offset = 0, segment.base_offset
@@ -255,7 +263,7 @@ def _index_batches(
     try:
         for scanned in scan(segment.log):
             header = scanned.header
-            _check_place(header, segment.base_offset, end_offset)
+            _check_offsets(header, segment.base_offset, end_offset)
             if checked_from is not None and header.end_offset > checked_from:
                 check_stored_batch(scanned.view, scanned.at, header=header)
             base_offset = Offset(header.base_offset)
@@ -266,8 +274,8 @@ def _index_batches(
     return position, end_offset
 
 
-def _check_place(header: BatchHeader, segment_base: Offset, end_offset: Offset) -> None:
-    """No checksum covers a batch's offset."""
+def _check_offsets(header: BatchHeader, segment_base: Offset, end_offset: Offset) -> None:
+    """A batch's checksum does not cover its offset."""
     if header.base_offset < end_offset or header.last_offset < header.base_offset:
         raise Malformed(f"offset {header.base_offset} after {end_offset}", 0)
     if header.last_offset - segment_base > RELATIVE_OFFSET_MAX:
@@ -275,9 +283,9 @@ def _check_place(header: BatchHeader, segment_base: Offset, end_offset: Offset) 
 
 
 def _discard(segments: list[Segment]) -> None:
-    """What follows a cut cannot be read without a gap. The last one goes first: no gap is left."""
+    """Remove the segments after a cut, the last one first, so that a kill leaves no gap."""
     for segment in reversed(segments):
-        logger.warning("%s: removed, for the log was cut before it", segment.log.path)
+        logger.warning("%s: removed, because the log was cut before it", segment.log.path)
         segment.close()
         remove_files(segment.paths())
 
@@ -289,7 +297,7 @@ def _load_producers(
     upto: Offset,
     first_base_offset: Offset,
 ) -> Offset:
-    """From the newest sound snapshot not after `upto`; returns its offset."""
+    """From the newest valid snapshot not after `upto`; returns its offset."""
     for offset in sorted((o for o in snapshots if o <= upto), reverse=True):
         producers = load_snapshot(folder, offset)
         if producers is not None:
@@ -307,10 +315,10 @@ def _replay(
     *,
     rebuild: list[Segment],
 ) -> None:
-    """Bring the producer table from `known_from` to the end, and aborts into their indexes.
+    """Replay the batches from `known_from` on into the producer table and transaction indexes.
 
-    Each segment gets its snapshot back: once the segments before it are deleted, nothing else
-    knows what they said of producers.
+    Each segment gets a snapshot: when the segments before it are deleted, nothing else has the
+    producers of those.
     """
     for number, segment in enumerate(segments):
         is_last = number + 1 == len(segments)
@@ -321,7 +329,7 @@ def _replay(
             is_suspect or segment.base_offset not in snapshots
         ):
             save_snapshot(segment.folder, segment.base_offset, table)
-        with _up_to_damage(segment):
+        with _until_corrupt(segment):
             for scanned in _headers_from(segment, known_from):
                 if scanned.header.producer_id >= 0:
                     staged = stage_written(table, segment.log, scanned)
@@ -332,25 +340,25 @@ def _replay(
 
 
 @contextmanager
-def _up_to_damage(segment: Segment) -> Iterator[None]:
-    """What follows a damaged place in a trusted segment is not known."""
+def _until_corrupt(segment: Segment) -> Iterator[None]:
+    """What follows corrupt bytes in an old segment is not known."""
     try:
         yield
     except Malformed as malformed:
         warn_of_damage(segment.log.path, str(malformed))
 
 
-def _headers_from(segment: Segment, offset: Offset) -> Iterator[Scanned]:
+def _headers_from(segment: Segment, offset: Offset) -> Iterator[ScannedBatch]:
     position = 0 if offset <= segment.base_offset else segment.position_of(offset)
     return scan_headers(segment.log, position)
 
 
-def stage_written(table: ProducerTable, log: LogFile, scanned: Scanned) -> Staged:
+def stage_written(table: ProducerTable, log: LogFile, scanned: ScannedBatch) -> Staged:
     """The change that a batch in the log made to the table."""
     staged = Staged(table)
     header, position = scanned.header, scanned.position
-    is_small = header.is_control  # a marker, which is read; of other batches the header is enough
-    batch = log.read(position, position + header.size_bytes) if is_small else scanned.view
+    # Only markers are read; of other batches the header is enough.
+    batch = log.read(position, position + header.size_bytes) if header.is_control else b""
     stage(staged, batch, 0, header, Offset(header.base_offset), "replica")
     return staged
 
@@ -360,7 +368,7 @@ def _correct_epochs(
 ) -> LeaderEpochs:
     """Make the epochs agree with the batches of these segments, and write them if they change."""
     for segment in segments:
-        with _up_to_damage(segment):
+        with _until_corrupt(segment):
             for _, header, _, _ in scan_headers(segment.log):
                 epoch, base_offset = LeaderEpoch(header.leader_epoch), Offset(header.base_offset)
                 if epochs.epoch_at(base_offset) != epoch:
@@ -375,9 +383,9 @@ def _correct_epochs(
 def _drop_snapshots(
     folder: str, snapshots: list[Offset], segments: list[Segment], end_offset: Offset
 ) -> None:
-    """Keep one per segment and the newest; those past the end speak of what is gone."""
-    sound = sorted(offset for offset in snapshots if offset <= end_offset)
-    kept = {segment.base_offset for segment in segments} | set(sound[-1:])
+    """Keep one per segment and the newest; those past the end are of removed batches."""
+    valid = sorted(offset for offset in snapshots if offset <= end_offset)
+    kept = {segment.base_offset for segment in segments} | set(valid[-1:])
     remove_files(snapshot_path(folder, offset) for offset in snapshots if offset not in kept)
 
 

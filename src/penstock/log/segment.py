@@ -1,7 +1,7 @@
 """A segment: one log file, its indexes, and the offsets they cover.
 
 Knows positions and batches, not producers or high watermarks. Offsets of its batches are at least
-`base_offset`, grow, and are less than 2**31 apart from it.
+`base_offset`, grow, and exceed it by less than 2**31.
 """
 
 import os
@@ -18,13 +18,19 @@ from penstock.log.transaction_index import TransactionIndex
 from penstock.model import NO_OFFSET, NO_TIMESTAMP, Millis, Offset
 from penstock.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
 
-SUFFIXES: Final = (".end", ".index", ".timeindex", ".txnindex", ".log")  # the truth comes last
+SUFFIXES: Final = (
+    ".end",
+    ".index",
+    ".timeindex",
+    ".txnindex",
+    ".log",
+)  # the log last: without it the others count as absent
 NOTHING: Final = memoryview(b"")
 
 _WINDOW_BYTES: Final = 16 << 10
 _NAME_DIGITS: Final = 20
 _OFFSET_MAX: Final = (1 << 63) - 1
-_GLANCE: Final = Struct(
+_OFFSETS: Final = Struct(
     ">"
     "q"  # base_offset
     "i"  # length
@@ -36,22 +42,22 @@ _NO_TIME: Final = TimeEntry(NO_TIMESTAMP, NO_OFFSET)
 
 
 def base_offset_of(stem: str) -> Offset | None:
-    """The offset that a file is named after; None when no file of a log has such a name."""
+    """The base offset in a file name; None when it is not the name of a segment's file."""
     if len(stem) != _NAME_DIGITS or not (stem.isascii() and stem.isdigit()):
         return None
     offset = int(stem)
     return Offset(offset) if offset <= _OFFSET_MAX else None
 
 
-class Room(NamedTuple):
-    """What surely still fits into a segment, by the rules of `rolling`."""
+class Headroom(NamedTuple):
+    """What certainly fits into a segment, by the rules of `segment_policy`."""
 
     end_position: int
     end_offset: Offset
     last_timestamp: Millis
 
 
-NO_ROOM: Final = Room(0, Offset(0), NO_TIMESTAMP)
+NO_HEADROOM: Final = Headroom(0, Offset(0), NO_TIMESTAMP)
 
 
 class Segment:
@@ -64,9 +70,9 @@ class Segment:
         "_since_entry_bytes",
         "base_offset",
         "created_at",
+        "headroom",
         "log",
         "offset_index",
-        "room",
         "time_index",
         "transaction_index",
     )
@@ -97,7 +103,7 @@ class Segment:
         self._first_timestamp: Millis | None = None
         self._since_entry_bytes = 0
         self._end: SegmentEnd | Literal["unread"] | None = "unread"
-        self.room = NO_ROOM  # kept here by whoever appends; nobody else needs it true
+        self.headroom = NO_HEADROOM  # used by appends only
 
     @classmethod
     def create(
@@ -107,8 +113,8 @@ class Segment:
         return cls(folder, base_offset, files, created_at=now)
 
     @classmethod
-    def found(cls, folder: str, base_offset: Offset, files: OpenFiles) -> "Segment":
-        """A closed segment whose files were made by another hand."""
+    def from_files(cls, folder: str, base_offset: Offset, files: OpenFiles) -> "Segment":
+        """A closed segment whose files were written by compaction."""
         stem = f"{folder}/{base_offset:020d}"
         return cls(
             folder,
@@ -125,7 +131,7 @@ class Segment:
 
     @property
     def largest(self) -> TimeEntry:
-        """The largest timestamp, and the last offset of the batch that has it first."""
+        """The largest timestamp, and the last offset of the first batch that has it."""
         if self._largest is None:
             self._largest = self.time_index.last_entry() or _NO_TIME
         return self._largest
@@ -136,7 +142,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> Millis:
-        """Of the first batch, which a segment's age is counted from; -1 without one."""
+        """The timestamp of the first batch, from which the age is counted; -1 without one."""
         if self._first_timestamp is None:
             if self.log.size_bytes == 0:
                 return NO_TIMESTAMP
@@ -146,13 +152,13 @@ class Segment:
     def _find_first_timestamp(self) -> Millis:
         try:
             first = next(scan_headers(self.log), None)
-        except Malformed:  # rot tells no time
+        except Malformed:  # corrupt first batch: no timestamp
             return NO_TIMESTAMP
         return NO_TIMESTAMP if first is None else Millis(first.header.max_timestamp)
 
     @property
     def has_index_files(self) -> bool:
-        """Whether a start would find entries, which then had better be all there are."""
+        """Whether there are index files, which a clean start relies on to be complete."""
         return self.offset_index.file.count > 0 or self.time_index.file.count > 0
 
     @property
@@ -160,20 +166,20 @@ class Segment:
         return self.log.path.rpartition("/")[0]
 
     def last_changed_at(self) -> Millis:
-        """For retention: the newest record's time, or the file's when records have none."""
+        """For retention: the newest timestamp, or that of the file when records have none."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return Millis(int(os.stat(self.log.path).st_mtime * 1000))
 
     def paths(self) -> tuple[str, ...]:
-        """The files there may be; the log last."""
+        """The files that a segment may have; the log last."""
         stem = self.log.path.removesuffix(".log")
         return tuple(stem + suffix for suffix in SUFFIXES)
 
     def note_batch(
         self, position: int, header: BatchHeader, base_offset: Offset, interval_bytes: int
     ) -> None:
-        """A batch was written, at this offset: the indexes may want to know."""
+        """Add a batch that was written at this position to the indexes where they are due."""
         largest = self._largest
         if largest is None:
             largest = self.largest
@@ -190,28 +196,28 @@ class Segment:
         self._since_entry_bytes += header.length + LOG_OVERHEAD_BYTES
 
     def position_of(self, offset: Offset) -> int:
-        """Of the first batch that ends after `offset`; the file's end when there is none."""
+        """The position of the first batch that ends after `offset`, or the file's end."""
         size_bytes = self.log.size_bytes
         position = self.offset_index.position_before(offset)
         while position < size_bytes:
             window = self.log.read(position, min(position + _WINDOW_BYTES, size_bytes))
             at = 0
-            while at + _GLANCE.size <= len(window):
-                base_offset, length, last_offset_delta = _GLANCE.unpack_from(window, at)
+            while at + _OFFSETS.size <= len(window):
+                base_offset, length, last_offset_delta = _OFFSETS.unpack_from(window, at)
                 if base_offset + last_offset_delta >= offset:
                     return position + at
                 if length < _LENGTH_MIN:
-                    raise self._rotten(position + at)
+                    raise self._corrupt(position + at)
                 at += length + LOG_OVERHEAD_BYTES
             if at == 0:  # less than a header is left
                 break
             position += at
         if position != size_bytes:
-            raise self._rotten(position)
+            raise self._corrupt(position)
         return size_bytes
 
     def record_end(self, next_base_offset: Offset) -> None:
-        """The segment is closed: write down what it must hold from now on."""
+        """The segment is closed: write what it must contain from now on."""
         self._end = write_end(self._end_path, self.log.path, next_base_offset)
 
     def check_end(self, next_base_offset: Offset) -> None:
@@ -220,7 +226,7 @@ class Segment:
             check_end(self.log.path, self._end, self.log.size_bytes, next_base_offset)
 
     def has_end(self) -> bool:
-        """Whether it is written down what this closed segment must hold."""
+        """Whether this closed segment has an `.end` file."""
         if self._end == "unread":
             self._end = read_end(self._end_path, self.log.path)
         return self._end is not None
@@ -232,9 +238,9 @@ class Segment:
     def slice_from(
         self, position: int, end: int, *, max_bytes: int, whole_first: bool
     ) -> tuple[memoryview, Offset]:
-        """Whole batches from `position`, at most `max_bytes` of them; see PartitionLog.read.
+        """Whole batches from `position`, at most `max_bytes` of them; see ReadableLog.read.
 
-        Also the offset that follows them when it was met on the way, -1 when not.
+        Also the offset after them if it was read on the way, else -1.
         """
         if end - position <= max_bytes:
             view = self.log.read(position, end)
@@ -248,51 +254,51 @@ class Segment:
                 return view[:size_bytes], following
         if not whole_first:
             return NOTHING, NO_OFFSET
-        header = self.log.read(position, min(position + _GLANCE.size, end))
+        header = self.log.read(position, min(position + _OFFSETS.size, end))
         first_bytes, following = self._check_first(header, position, end)
-        view = self.log.read(position, min(position + first_bytes + _GLANCE.size, end))
+        view = self.log.read(position, min(position + first_bytes + _OFFSETS.size, end))
         self._check_first(view, position, end)
         return view[:first_bytes], following
 
     def _check_first(self, view: memoryview, position: int, end: int) -> tuple[int, Offset]:
-        """The size of the view's first batch, and the offset after it. Malformed when it is none.
+        """The size of the view's first batch, and the offset after it. Malformed if it is corrupt.
 
-        A client takes a batch that is longer than what it got for one that was cut off by its own
-        limit, and asks again for ever. So a length must fit the file, and lead to the next batch.
+        A client treats a batch that is longer than the response as cut off by its own limit, and
+        requests it again without end. So a length must fit the file, and lead to the next batch.
         """
-        if len(view) < _GLANCE.size:
-            raise self._rotten(position)
-        base_offset, length, last_offset_delta = _GLANCE.unpack_from(view)
+        if len(view) < _OFFSETS.size:
+            raise self._corrupt(position)
+        base_offset, length, last_offset_delta = _OFFSETS.unpack_from(view)
         size_bytes = length + LOG_OVERHEAD_BYTES
         following = base_offset + last_offset_delta + 1
         if length < _LENGTH_MIN or position + size_bytes > end:
-            raise self._rotten(position)
-        if size_bytes + _GLANCE.size <= len(view):
-            next_base, next_length, _ = _GLANCE.unpack_from(view, size_bytes)
+            raise self._corrupt(position)
+        if size_bytes + _OFFSETS.size <= len(view):
+            next_base, next_length, _ = _OFFSETS.unpack_from(view, size_bytes)
             if next_base < following or next_length < _LENGTH_MIN:
-                raise self._rotten(position)
+                raise self._corrupt(position)
         return size_bytes, Offset(following)
 
     def _whole_batches(self, view: memoryview, position: int) -> tuple[int, Offset]:
-        """How much of the view, which starts at `position`, is whole; the offset after that."""
+        """The size of the whole batches in a view from `position` on; the offset after them."""
         size_bytes = len(view)
         at = max(self.offset_index.boundary_before(position + size_bytes), position) - position
         following = -1
-        while at + _GLANCE.size <= size_bytes:
-            base_offset, length, last_offset_delta = _GLANCE.unpack_from(view, at)
+        while at + _OFFSETS.size <= size_bytes:
+            base_offset, length, last_offset_delta = _OFFSETS.unpack_from(view, at)
             if at + length + LOG_OVERHEAD_BYTES > size_bytes:
                 break
             if length < _LENGTH_MIN:
-                raise self._rotten(position + at)
+                raise self._corrupt(position + at)
             at += length + LOG_OVERHEAD_BYTES
             following = base_offset + last_offset_delta + 1
         return at, Offset(following)
 
-    def _rotten(self, position: int) -> Malformed:
-        return Malformed(f"{self.log.path} has no whole batch where one should be", position)
+    def _corrupt(self, position: int) -> Malformed:
+        return Malformed(f"{self.log.path} has no valid batch where one is expected", position)
 
     def end_offset(self) -> Offset:
-        """One past the last offset, found from the last index entry on.
+        """One past the last offset, read from the last index entry on.
 
         Malformed when the file does not end with a whole batch.
         """
@@ -303,17 +309,17 @@ class Segment:
             end = scanned.header.end_offset
             position = scanned.position + scanned.header.size_bytes
         if position != self.log.size_bytes:
-            raise self._rotten(position)
+            raise self._corrupt(position)
         return end
 
     def is_full(self, index_bytes: int) -> bool:
-        """Whether one of the indexes has no room for another entry."""
+        """Whether one of the indexes is full."""
         return (self.offset_index.count + 1) * OFFSET_ENTRY.size > index_bytes or (
             self.time_index.count + 1
         ) * TIME_ENTRY.size > index_bytes
 
     def write_indexes(self) -> None:
-        """So that a later start finds them whole; both files exist once there are batches."""
+        """Complete the index files for a clean start; both exist once there are batches."""
         if self.log.size_bytes == 0:
             return
         self.time_index.append(self.largest)
@@ -339,13 +345,13 @@ class Segment:
         self.time_index.cut(end_offset)
         self.transaction_index.cut(end_offset)
         self._since_entry_bytes = 0
-        self.room = NO_ROOM
+        self.headroom = NO_HEADROOM
         self._largest = largest
         if position == 0:
             self._first_timestamp = None
 
     def start_over(self) -> None:
-        """Forget what the indexes say; the batches and aborts will be noted again."""
+        """Remove all index entries; the caller adds the batches and aborts again."""
         self.offset_index.start_over()
         self.time_index.start_over()
         if self.transaction_index.may_have_entries:

@@ -1,12 +1,12 @@
-"""What a closed segment must still hold: the `.end` file beside its log.
+"""What a closed segment must contain: the `.end` file beside its log.
 
 Written when a segment is closed by a roll or replaced by its compacted form: the size of its log,
-and the base offset of the segment that follows. A reader that reaches the end of a closed segment
-compares, so that lost batches and lost segments are told from the gaps that compaction makes. Ours:
-Apache Kafka has no such file and ignores it.
+and the base offset of the next segment. A reader that reaches the end of a closed segment compares,
+so that lost batches and lost segments are not mistaken for the gaps that compaction leaves. Apache
+Kafka has no such file and ignores it.
 
-It names the log file by its inode. A log that was put there by something else (a restored copy, an
-older version that compacts without writing this file) is not measured by it.
+The file names the log by its inode. It does not apply to a log of other origin: a restored copy, or
+one that an older version compacted without writing this file.
 """
 
 import os
@@ -24,7 +24,7 @@ _LENGTH: Final = 2 + _NUMBERS * (_DIGITS + 1)
 
 
 class SegmentEnd(NamedTuple):
-    """Of a closed segment."""
+    """The size and successor of a closed segment."""
 
     size_bytes: int
     next_base_offset: Offset
@@ -33,15 +33,15 @@ class SegmentEnd(NamedTuple):
 
 def write_end(path: str, log_path: str, next_base_offset: Offset) -> SegmentEnd:
     """One line for the version, one for the numbers, always of the same length."""
-    found = os.stat(log_path)
-    end = SegmentEnd(found.st_size, next_base_offset, found.st_ino)
+    status = os.stat(log_path)
+    end = SegmentEnd(status.st_size, next_base_offset, status.st_ino)
     numbers = " ".join(f"{number:0{_DIGITS}d}" for number in end)
     replace_file(path, f"{_VERSION}\n{numbers}\n".encode())
     return end
 
 
 def read_end(path: str, log_path: str) -> SegmentEnd | None:
-    """None when there is no such file, a power cut tore it, or it speaks of another log file."""
+    """None when the file does not exist, is damaged, or is of another log file."""
     try:
         with open(path, "rb", buffering=0) as file:
             content = file.read(_LENGTH + 1) or b""
@@ -60,7 +60,7 @@ def read_end(path: str, log_path: str) -> SegmentEnd | None:
 
 
 def check_end(path: str, end: SegmentEnd, size_bytes: int, next_base_offset: Offset) -> None:
-    """Malformed when a closed segment, or the one after it, is not what it was."""
+    """Malformed when a closed segment is shorter than it was, or the next one is missing."""
     if size_bytes < end.size_bytes:
         reason = f"{path} was closed with {end.size_bytes} bytes and has {size_bytes}"
         raise Malformed(reason, size_bytes)

@@ -1,9 +1,8 @@
-"""The segments of one partition, in offset order; the last one, the active, is the only one that
-grows.
+"""The segments of one partition, in offset order; only the last one, the active one, grows.
 
-Finds offsets and shows batches; adds segments at the end and takes them away at either end. Knows
-nothing of producers, epochs or high watermarks. What was taken away is renamed first and unlinked
-later; views of it stay as they are.
+Finds offsets and reads batches; adds segments at the end and removes them at either end. Knows no
+epochs and no high watermark. Removed files are renamed first and unlinked later; views of them stay
+valid.
 """
 
 from bisect import bisect_right
@@ -24,12 +23,12 @@ from penstock.log.segment_swap import (
 from penstock.log.truncation import Cut
 from penstock.model import NO_OFFSET, Millis, Offset
 
-_Place: TypeAlias = tuple[Offset, Segment | None, int]
-_NOWHERE: Final[_Place] = (NO_OFFSET, None, 0)
+_Position: TypeAlias = tuple[Offset, Segment | None, int]
+_UNKNOWN: Final[_Position] = (NO_OFFSET, None, 0)
 
 
 class LogSlice(NamedTuple):
-    """Whole batches of one segment. The first may start before the asked offset."""
+    """Whole batches of one segment. The first may start before the requested offset."""
 
     view: memoryview
     segment_base_offset: Offset
@@ -37,7 +36,7 @@ class LogSlice(NamedTuple):
 
 
 class Segments:
-    """At least one segment, each beginning where the one before ends or later."""
+    """At least one segment; each starts at the end of the one before it or later."""
 
     __slots__ = (
         "_appended_at",
@@ -57,16 +56,16 @@ class Segments:
         self.active = segments[-1]
         self._bases = [segment.base_offset for segment in segments]
         self._to_unlink: list[tuple[Millis, str]] = []
-        # Two places that are asked for next: where a read ended, and where the newest batches are.
-        self._read_to: _Place = _NOWHERE
-        self._appended_at: _Place = _NOWHERE
+        # Likely to be requested next: where the last read ended, and the newest batches.
+        self._read_to: _Position = _UNKNOWN
+        self._appended_at: _Position = _UNKNOWN
 
     @property
     def all(self) -> Sequence[Segment]:
         return self._list
 
     def appended(self, base_offset: Offset, position: int) -> None:
-        """The newest batches lie there: who waits for them asks for just this offset."""
+        """Remember the position of the newest batches, which waiting readers request next."""
         self._appended_at = (base_offset, self.active, position)
 
     def read(
@@ -78,7 +77,7 @@ class Segments:
         max_bytes: int,
         whole_first: bool,
     ) -> LogSlice:
-        """Batches from the one with `offset`, all below `limit`; the log ends at `end_offset`."""
+        """Batches from the one that contains `offset`, all below `limit`."""
         number = bisect_right(self._bases, offset) - 1
         while number < len(self._list) and self._bases[number] < limit:
             segment = self._list[number]
@@ -100,10 +99,10 @@ class Segments:
                 segment.check_end(self._bases[number])
         return LogSlice(NOTHING, self._bases[-1], 0)
 
-    def offset_after(self, found: LogSlice) -> Offset:
-        """Where the batch begins that follows in the slice's segment; -1: none does."""
-        segment = self._list[self.holding(found.segment_base_offset)]
-        position = found.position + len(found.view)
+    def offset_after(self, read: LogSlice) -> Offset:
+        """The base offset of the next batch in the slice's segment; -1: there is none."""
+        segment = self._list[self.index_of(read.segment_base_offset)]
+        position = read.position + len(read.view)
         if position >= segment.size_bytes:
             return NO_OFFSET
         return Offset(segment.header_at(position).base_offset)
@@ -114,8 +113,8 @@ class Segments:
                 return position
         return segment.position_of(offset)
 
-    def holding(self, offset: Offset) -> int:
-        """The number of the segment whose range has `offset`; 0 when it lies before them all."""
+    def index_of(self, offset: Offset) -> int:
+        """The index of the segment whose range contains `offset`; 0 when it is before them."""
         return max(0, bisect_right(self._bases, offset) - 1)
 
     def check_ends(self, count: int) -> None:
@@ -124,33 +123,35 @@ class Segments:
             segment.check_end(following)
 
     def record_ends(self, count_max: int) -> None:
-        """Write down the ends of closed segments that an older version closed."""
+        """Write the `.end` files of segments that an older version closed."""
         for segment, following in zip(self._list, self._bases[1:], strict=False):
             if count_max > 0 and not segment.has_end():
                 segment.record_end(following)
                 count_max -= 1
 
     def end_of(self, number: int, end_offset: Offset) -> Offset:
-        """Where the segment's range ends: at the next one's base, or with the log."""
+        """The end of the segment's range: the base offset of the next one, or the log's end."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else end_offset
 
     def roll(self, base_offset: Offset, now: Millis) -> None:
         if self.active.size_bytes == 0:
-            create_file(self.active.log.path)  # nothing made it be there, and it is counted on now
+            create_file(
+                self.active.log.path
+            )  # it is created when it is written to, and must exist now
         self.active.write_indexes()
         self.active.record_end(base_offset)
         segment = Segment.create(self.folder, base_offset, self.files, now=now)
         self._list.append(segment)
         self._bases.append(base_offset)
         self.active = segment
-        self._forget_places()
+        self._clear_positions()
 
     def remove_first(self, count: int, *, unlink_at: Millis) -> None:
-        """Take away the oldest; the active one stays."""
+        """Remove the oldest segments; the active one stays."""
         assert count < len(self._list)
         self._retire([segment.base_offset for segment in self._list[:count]], unlink_at=unlink_at)
         del self._list[:count], self._bases[:count]
-        self._forget_places()
+        self._clear_positions()
 
     def remove_last(self, *, unlink_at: Millis) -> Offset:
         """Remove the active segment; the one before it is active again. Where the log ends now."""
@@ -159,12 +160,12 @@ class Segments:
         self._retire([base_offset], unlink_at=unlink_at)
         del self._list[-1], self._bases[-1]
         self.active = self._list[-1]
-        self._forget_places()
+        self._clear_positions()
         return base_offset
 
     def plan_cut(self, offset: Offset) -> Cut:
         """Where to cut off every batch that ends after `offset`."""
-        number = self.holding(offset)
+        number = self.index_of(offset)
         segment = self._list[number]
         position = segment.position_of(offset)
         end_offset = offset
@@ -178,7 +179,7 @@ class Segments:
         assert cut.prepared is not None
         producers, snapshot_offset, largest, prefix = cut.prepared
         self.active.cut(cut.position, cut.end_offset, largest=largest, prefix=prefix)
-        self._forget_places()
+        self._clear_positions()
         return producers, snapshot_offset
 
     def reset(self, offset: Offset, now: Millis, *, unlink_at: Millis) -> None:
@@ -207,13 +208,13 @@ class Segments:
         self.active = segment
         self._list[:] = [segment]
         self._bases[:] = [segment.base_offset]
-        self._forget_places()
+        self._clear_positions()
 
     def swap(self, replacement: Replacement, *, unlink_at: Millis) -> None:
-        """Put cleaned segments in the place of those they were made from."""
+        """Replace segments by the cleaned ones that were made from them."""
         first = self._bases.index(replacement.replaced[0])
         end = first + len(replacement.replaced)
-        assert tuple(self._bases[first:end]) == replacement.replaced, "neighbours, none new"
+        assert tuple(self._bases[first:end]) == replacement.replaced, "neighbouring segments"
         assert end < len(self._list), "the active segment is never replaced"
         next_bases = (*replacement.cleaned[1:], self._bases[end])
         for base, next_base in zip(replacement.cleaned, next_bases, strict=True):
@@ -221,9 +222,11 @@ class Segments:
         accept_cleaned(self.folder, replacement.cleaned)
         self._retire(replacement.replaced, unlink_at=unlink_at)
         install(self.folder, replacement.cleaned)
-        fresh = [Segment.found(self.folder, base, self.files) for base in replacement.cleaned]
-        self._list[first:end] = fresh
-        self._forget_places()
+        cleaned = [
+            Segment.from_files(self.folder, base, self.files) for base in replacement.cleaned
+        ]
+        self._list[first:end] = cleaned
+        self._clear_positions()
         self._bases[first:end] = replacement.cleaned
 
     def _retire(self, base_offsets: Sequence[Offset], *, unlink_at: Millis) -> None:
@@ -233,11 +236,11 @@ class Segments:
         retired = retire(self.folder, base_offsets)
         self._to_unlink += [(unlink_at, path) for path in retired]
 
-    def _forget_places(self) -> None:
-        self._read_to = self._appended_at = _NOWHERE
+    def _clear_positions(self) -> None:
+        self._read_to = self._appended_at = _UNKNOWN
 
     def take_due(self, now: Millis) -> list[str]:
-        """Retired files whose delay has passed; they are the caller's to unlink."""
+        """Retired files whose delay has passed, for the caller to unlink."""
         if not self._to_unlink:
             return []
         due = [path for at, path in self._to_unlink if at <= now]

@@ -1,23 +1,21 @@
-"""When the active segment is closed and another begun: it is full, old, or its indexes are.
+"""When a new segment is started, and which segments retention removes. Decides only.
 
-Decides only. `must_roll` is the rule; `room_in` tells what surely needs no asking.
-
-Which segments may go: those at the log's start that are too old, or that make it too large.
-
-Decides only. A segment goes whole or not at all, and never before the high watermark has passed it.
+A segment is closed when it is full or old, or its indexes are full: `must_roll` is the rule, and
+`headroom_in` is what certainly fits without applying it. Retention removes whole segments at the
+log's start that are too old or make it too large, and never above the high watermark.
 """
 
 import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.log.segment import NO_ROOM, Room, Segment
+from penstock.log.segment import NO_HEADROOM, Headroom, Segment
 from penstock.log.settings import LogSettings, RetentionSettings
 from penstock.model import Millis, Offset
 from penstock.protocol.batch import BatchHeader
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
-_ENTRY_BYTES_MAX: Final = 12  # of the two indexes' entries
+_ENTRY_BYTES_MAX: Final = 12  # the larger of the two indexes' entries
 
 
 def must_roll(
@@ -28,7 +26,7 @@ def must_roll(
     newest: Millis,
     now: Millis,
 ) -> bool:
-    """Whether batches of this size, up to this offset and time, belong into a new segment."""
+    """Whether batches of this size, up to this offset and time, start a new segment."""
     used_bytes = active.log.size_bytes
     if end_offset - 1 - active.base_offset > RELATIVE_OFFSET_MAX:
         return True
@@ -36,13 +34,13 @@ def must_roll(
         return False
     if used_bytes + size_bytes > settings.segment_bytes:
         return True
-    # By the records' own time when they have one, so that a late copy rolls as the first did.
+    # By timestamps where there are any, so that a replica that is late rolls as the leader did.
     first = active.first_timestamp
     age_ms = newest - first if first >= 0 and newest >= 0 else now - active.created_at
     jitter_ms = _jitter_ms(active, settings) if settings.segment_jitter_ms else 0
     if age_ms > settings.segment_ms - jitter_ms:
         return True
-    # There is at most an entry per interval, so most of the time counting is not needed.
+    # There is at most one entry per interval, so that counting is rarely needed.
     may_be_full = (
         used_bytes * _ENTRY_BYTES_MAX
         >= settings.segment_index_bytes * settings.index_interval_bytes
@@ -50,15 +48,15 @@ def must_roll(
     return may_be_full and active.is_full(settings.segment_index_bytes)
 
 
-def room_in(active: Segment, settings: LogSettings) -> Room:
-    """What `must_roll` lets in whatever else is asked; none while nothing tells the age."""
+def headroom_in(active: Segment, settings: LogSettings) -> Headroom:
+    """What `must_roll` certainly accepts; nothing while the age of the segment is unknown."""
     first = active.first_timestamp
     if first < 0:
-        return NO_ROOM
+        return NO_HEADROOM
     index_bytes = settings.segment_index_bytes
     not_full_bytes = index_bytes * settings.index_interval_bytes // _ENTRY_BYTES_MAX
     jitter_ms = _jitter_ms(active, settings) if settings.segment_jitter_ms else 0
-    return Room(
+    return Headroom(
         min(settings.segment_bytes, not_full_bytes),
         Offset(active.base_offset + RELATIVE_OFFSET_MAX + 1),
         Millis(first + settings.segment_ms - jitter_ms),
@@ -66,8 +64,8 @@ def room_in(active: Segment, settings: LogSettings) -> Room:
 
 
 def fitting_batches(active: Segment, headers: Sequence[BatchHeader]) -> tuple[int, int]:
-    """How many of these batches surely fit into the segment, and their size; at least the first."""
-    end_position, last_end, last_timestamp = active.room
+    """How many of these batches fit for certain, and their size; at least the first."""
+    end_position, last_end, last_timestamp = active.headroom
     size_bytes = headers[0].size_bytes
     for count, header in enumerate(headers[1:], 1):
         if (
@@ -81,7 +79,7 @@ def fitting_batches(active: Segment, headers: Sequence[BatchHeader]) -> tuple[in
 
 
 def _jitter_ms(active: Segment, settings: LogSettings) -> int:
-    """The same for one segment whenever it is asked, and different among partitions."""
+    """Always the same for one segment, and different among partitions."""
     return zlib.crc32(active.log.path.encode()) % settings.segment_jitter_ms
 
 
@@ -93,19 +91,19 @@ def expired_count(
     high_watermark: Offset,
     end_offset: Offset,
 ) -> int:
-    """How many segments, from the oldest on. All of them when even the active one is too old."""
+    """How many segments, from the oldest on; all of them if even the active one is too old."""
     if not retention.delete:
         return 0
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
-    replicated = 0
+    committed = 0
     for segment, end in zip(segments, ends, strict=True):
         is_empty_active = segment is segments[-1] and segment.size_bytes == 0
         if end > high_watermark or is_empty_active:
             break
-        replicated += 1
-    by_time = _too_old(segments[:replicated], retention.retention_ms, now)
+        committed += 1
+    by_time = _too_old(segments[:committed], retention.retention_ms, now)
     by_size = _too_many(segments, retention.retention_bytes)
-    return max(by_time, min(by_size, replicated))
+    return max(by_time, min(by_size, committed))
 
 
 def _too_old(segments: Sequence[Segment], retention_ms: Millis | None, now: Millis) -> int:

@@ -1,8 +1,8 @@
-"""Finding records by time: the one path of the log that opens batches, for it is rare.
+"""Finding records by timestamp: the only code of the log that opens batches.
 
-The time index brings it near and headers narrow it to one batch: that much is quick. Only that
-batch is opened, which takes as long as it has records, so whoever must not wait has it done
-elsewhere: a `Candidate` needs nothing of the log any more.
+The time index and batch headers narrow the search to one batch, which is quick. Opening that batch
+takes time in proportion to its records; a `CandidateBatch` can be opened in any thread, because it
+needs nothing of the log.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from penstock.protocol.batch import BatchHeader
 from penstock.protocol.records import iterate_records
 
 
-class Found(NamedTuple):
-    """A record, by its offset and its own timestamp."""
+class TimestampMatch(NamedTuple):
+    """A record with its offset and timestamp."""
 
     offset: Offset
     timestamp: Millis
     leader_epoch: LeaderEpoch
 
 
-class Candidate(NamedTuple):
+class CandidateBatch(NamedTuple):
     """The first batch that may have a record in [start_offset, end_offset) of that time or later.
 
-    It may turn out not to: then the next one is looked for from its `header.end_offset` on.
+    If it has none, the search continues from its `header.end_offset`.
     """
 
     batch: memoryview
@@ -38,26 +38,28 @@ class Candidate(NamedTuple):
     start_offset: Offset
     end_offset: Offset
 
-    def open(self, find: TimeFinder | None = None) -> Found | None:
-        """The first such record in it; Refused when it is damaged."""
+    def open(self, find: TimeFinder | None = None) -> TimestampMatch | None:
+        """The first such record; Refused when the batch is corrupt."""
         try:
-            found = (find or find_one_by_one)(
+            match = (find or find_one_by_one)(
                 self.batch, self.timestamp, self.start_offset, self.end_offset
             )
         except Malformed as damage:
             raise unreadable(f"the batch at offset {self.header.base_offset}", damage) from damage
-        return None if found is None else Found(*found, LeaderEpoch(self.header.leader_epoch))
+        if match is None:
+            return None
+        return TimestampMatch(*match, LeaderEpoch(self.header.leader_epoch))
 
 
 TimeFinder: TypeAlias = Callable[
     [memoryview, Millis, Offset, Offset], tuple[Offset, Millis] | None
-]  # of a batch: the first record in [start_offset, end_offset) of a time or later
+]  # the first record of a batch in [start_offset, end_offset) of a time or later
 
 
 def find_one_by_one(
     batch: memoryview, timestamp: Millis, start_offset: Offset, end_offset: Offset
 ) -> tuple[Offset, Millis] | None:
-    """A `TimeFinder` in plain Python: slow where a batch has many records."""
+    """A `TimeFinder` in Python: slow for a batch with many records."""
     for record in iterate_records(batch):
         if record.timestamp >= timestamp and start_offset <= record.offset < end_offset:
             return Offset(record.offset), Millis(record.timestamp)
@@ -66,10 +68,10 @@ def find_one_by_one(
 
 def find_candidate(
     segments: Sequence[Segment], timestamp: Millis, start_offset: Offset, end_offset: Offset
-) -> Candidate | None:
+) -> CandidateBatch | None:
     """The first batch by its header; None when there is no such record.
 
-    Refused when the disk or its bytes fail on the way.
+    Refused when the log cannot be read.
     """
     try:
         return _find_candidate(segments, timestamp, start_offset, end_offset)
@@ -79,7 +81,7 @@ def find_candidate(
 
 def _find_candidate(
     segments: Sequence[Segment], timestamp: Millis, start_offset: Offset, end_offset: Offset
-) -> Candidate | None:
+) -> CandidateBatch | None:
     for number, segment in enumerate(segments):
         is_before = number + 1 < len(segments) and segments[number + 1].base_offset <= start_offset
         if is_before or segment.max_timestamp < timestamp:
@@ -95,27 +97,27 @@ def _find_candidate(
                 return None
             if header.max_timestamp >= timestamp:
                 batch = segment.log.read(position, position + header.size_bytes)
-                return Candidate(batch, header, timestamp, start_offset, end_offset)
+                return CandidateBatch(batch, header, timestamp, start_offset, end_offset)
         if reached != segment.size_bytes:
-            raise Malformed(f"{segment.log.path} has no whole batch where one should be", reached)
+            raise Malformed(f"{segment.log.path} has no valid batch where one is expected", reached)
     return None
 
 
 def find_by_timestamp(
     segments: Sequence[Segment], timestamp: Millis, start_offset: Offset, end_offset: Offset
-) -> Found | None:
-    """The first record in [start_offset, end_offset) with a timestamp not below the asked one."""
+) -> TimestampMatch | None:
+    """The first record in [start_offset, end_offset) with this timestamp or a later one."""
     while True:
         candidate = find_candidate(segments, timestamp, start_offset, end_offset)
         if candidate is None:
             return None
-        found = candidate.open()
-        if found is not None:
-            return found
+        match = candidate.open()
+        if match is not None:
+            return match
         start_offset = candidate.header.end_offset
 
 
 def newest_timestamp(segments: Sequence[Segment]) -> Millis | None:
-    """The largest there is; None when no record has one."""
+    """The largest timestamp; None when no record has one."""
     newest = max((segment.max_timestamp for segment in segments), default=Millis(-1))
     return newest if newest >= 0 else None

@@ -1,8 +1,7 @@
-"""The aborted transactions of a segment: what a read-committed consumer must skip.
+"""The aborted transactions of a segment, which a read-committed consumer skips.
 
-An entry is appended when an abort marker is, in the segment that holds the marker; 34 bytes in
-Apache Kafka's layout. Segments without aborts have no file. The log is the truth: recovery writes
-the entries anew from the markers.
+An entry is added with each abort marker, in the segment of the marker; 34 bytes in Apache Kafka's
+layout. Segments without aborts have no file. Recovery writes the entries again from the markers.
 """
 
 import errno
@@ -24,8 +23,8 @@ assert ABORTED_ENTRY.size == 34
 _VERSION: Final = 0
 
 
-class AbortedTransaction(NamedTuple):
-    """One aborted transaction: first record to marker, both inclusive."""
+class AbortedEntry(NamedTuple):
+    """One aborted transaction, from its first record to its marker, both inclusive."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -34,28 +33,30 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The `.txnindex` of one segment; opened for each use, for aborts are rare."""
+    """The `.txnindex` of one segment; opened for each use, because aborts are rare."""
 
     __slots__ = ("may_have_entries", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.may_have_entries = True  # until it was looked for and not found: readers ask all day
+        self.may_have_entries = True  # until a look shows that there is no file: every read checks
 
-    def append(self, aborted: AbortedTransaction) -> None:
-        """Whole or not at all, so that every entry stays at its own place."""
+    def append(self, aborted: AbortedEntry) -> None:
+        """Add an entry, all or nothing, so that every entry is at a fixed position."""
         self.may_have_entries = True
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             size_bytes = os.fstat(descriptor).st_size
-            position = size_bytes - size_bytes % ABORTED_ENTRY.size  # over what a failed one left
+            position = (
+                size_bytes - size_bytes % ABORTED_ENTRY.size
+            )  # overwrites what a failed write left
             written = os.pwrite(descriptor, ABORTED_ENTRY.pack(_VERSION, *aborted), position)
         finally:
             os.close(descriptor)
         if written != ABORTED_ENTRY.size:
             raise OSError(errno.ENOSPC, f"{written} bytes of an entry were written", self.path)
 
-    def entries(self) -> list[AbortedTransaction]:
+    def entries(self) -> list[AbortedEntry]:
         if not self.may_have_entries:
             return []
         try:
@@ -66,22 +67,22 @@ class TransactionIndex:
             return []
         whole = len(content) - len(content) % ABORTED_ENTRY.size
         return [
-            AbortedTransaction(ProducerId(pid), Offset(first), Offset(last), Offset(stable))
+            AbortedEntry(ProducerId(pid), Offset(first), Offset(last), Offset(stable))
             for _, pid, first, last, stable in ABORTED_ENTRY.iter_unpack(content[:whole])
         ]
 
     def cut(self, end_offset: Offset) -> None:
-        """Forget aborts whose marker is at or after `end_offset`."""
+        """Remove aborts whose marker is at or after `end_offset`."""
         if not os.path.exists(self.path):
             return
-        kept = sum(1 for entry in self.entries() if entry.last_offset < end_offset)
-        os.truncate(self.path, kept * ABORTED_ENTRY.size)
+        count = sum(1 for entry in self.entries() if entry.last_offset < end_offset)
+        os.truncate(self.path, count * ABORTED_ENTRY.size)
 
-    def collect(self, start: Offset, end: Offset, into: list[AbortedTransaction]) -> bool:
-        """Add those that touch [start, end); True when later segments cannot add any more.
+    def collect(self, start: Offset, end: Offset, into: list[AbortedEntry]) -> bool:
+        """Add the entries that overlap [start, end); True when later segments have no more.
 
-        An entry's last stable offset says that every transaction that began before it has ended
-        by then, so once it reaches `end` the search is over.
+        Every transaction that started before an entry's last stable offset had ended by then, so
+        the search is complete when that reaches `end`.
         """
         for entry in self.entries():
             if entry.last_offset >= start and entry.first_offset < end:

@@ -61,7 +61,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # None: not to be found
     logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
     from penstock.errors import Malformed
-    from penstock.log import FolderUnusable
+    from penstock.log import LogDirectoryError
     from penstock.node.listen_address import CannotListen, bracketed, raise_file_limit
     from penstock.node.run_broker import run_broker
     from penstock.node.settings import BadSettings
@@ -79,7 +79,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
                     _stop_with_parent()
 
             run_broker(settings, on_ready)
-    except (BadSettings, CannotListen, FolderUnusable, Malformed) as error:
+    except (BadSettings, CannotListen, LogDirectoryError, Malformed) as error:
         announce({"error": str(error)})
         return 1
     except OSError as error:

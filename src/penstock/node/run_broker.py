@@ -44,8 +44,8 @@ from penstock.config.resolve import NO_LAYERS, view
 from penstock.coordination.controller import ClusterState
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
-from penstock.log import FolderIdentity, FolderUnusable, LogFolder, OpenFiles
-from penstock.log.log_dir import FolderStore
+from penstock.log import LogDirectory, LogDirectoryError, LogDirectoryIdentity, OpenFiles
+from penstock.log.log_dir import PartitionLogStore
 from penstock.log.log_dir_identity import load_identity, load_topic_id, stores_topic_id
 from penstock.model import LeaderEpoch, Millis, Moment, NodeId
 from penstock.node.listen_address import CannotListen, bracketed
@@ -56,7 +56,7 @@ from penstock.node.settings import (
     controller_view,
 )
 from penstock.node.upkeep_status import remove_status, write_status
-from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
 from penstock.upkeep.settings import UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
 
@@ -80,12 +80,12 @@ METADATA_SETTINGS: Final = topic_settings(
 class RunningBroker:
     """The parts of one broker, from the folder on disk to the listener."""
 
-    def __init__(self, settings: NodeSettings, folder: LogFolder, cluster_id: str) -> None:
+    def __init__(self, settings: NodeSettings, folder: LogDirectory, cluster_id: str) -> None:
         self.settings = settings
         self.folder = folder
         self._cluster_id = cluster_id
         views = broker_view(settings)
-        self.partitions = Partitions(settings.node_id, FolderStore(folder, clock))
+        self.partitions = Partitions(settings.node_id, PartitionLogStore(folder, clock))
         self.flusher = Flusher(self._all_partitions(), clock=steady_clock)
         self.partitions.flush = self.flusher
         self.metadata = _open_metadata(folder, settings.node_id, self.flusher)
@@ -197,10 +197,10 @@ class RunningBroker:
     def _all_partitions(self) -> _Everything:
         return _Everything(self)
 
-    def _kept(self) -> Iterator[Kept]:
+    def _kept(self) -> Iterator[UpkeepTarget]:
         for partition in self._all_partitions():
             settings = partition.settings
-            yield Kept(partition.log, settings.retention, settings.compaction)
+            yield UpkeepTarget(partition.log, settings.retention, settings.compaction)
 
     def _write_upkeep_status(self) -> None:
         now = time.monotonic()
@@ -224,7 +224,7 @@ class RunningBroker:
             remove = partial(
                 self.folder.remove_folders,
                 self.folder.take_deleted(clock()),
-                keep_names=self.folder.names_deleted,
+                keep_names=self.folder.has_deleted_rows,
             )
             await loop.run_in_executor(None, remove)
 
@@ -261,17 +261,17 @@ def moment() -> Moment:
     return Moment(Millis(steady_ms), Millis(wall_ms))
 
 
-def open_folder(settings: NodeSettings) -> tuple[LogFolder, str]:
+def open_folder(settings: NodeSettings) -> tuple[LogDirectory, str]:
     """Lock the node's folder and learn the cluster's id, minting one on the first day."""
     known = load_identity(settings.folder) if settings.folder.exists() else None
     cluster_id = kafka_id(uuid4()) if known is None else known.cluster_id
     directory_id = uuid4() if known is None else known.directory_id
-    identity = FolderIdentity(cluster_id, settings.node_id, directory_id)
+    identity = LogDirectoryIdentity(cluster_id, settings.node_id, directory_id)
     files = OpenFiles(settings.values.integer("penstock.open.files.max"))
-    return LogFolder.open(settings.folder, files, identity=identity), cluster_id
+    return LogDirectory.open(settings.folder, files, identity=identity), cluster_id
 
 
-def _open_metadata(folder: LogFolder, node_id: NodeId, flusher: Flusher) -> Partition:
+def _open_metadata(folder: LogDirectory, node_id: NodeId, flusher: Flusher) -> Partition:
     """The controller's own log, which no client reaches: it is in no table of topics."""
     _check_metadata_is_there(folder)
     log = folder.open_partition(
@@ -287,8 +287,8 @@ def _open_metadata(folder: LogFolder, node_id: NodeId, flusher: Flusher) -> Part
     )
 
 
-def _check_metadata_is_there(folder: LogFolder) -> None:
-    """FolderUnusable when there are partitions and no word of their topics.
+def _check_metadata_is_there(folder: LogDirectory) -> None:
+    """LogDirectoryError when there are partitions and no word of their topics.
 
     The first record of this log is on disk before the first topic is made. Without it a start would
     make an empty cluster, and clients would make their topics again beside the old data.
@@ -296,16 +296,16 @@ def _check_metadata_is_there(folder: LogFolder) -> None:
     path = folder.path / str(METADATA_PARTITION)
     if any(file.stat().st_size for file in path.glob("*.log*") if file.is_file()):
         return
-    others = sum(1 for name in folder.found() if name != METADATA_PARTITION)
+    others = sum(1 for name in folder.partitions_on_disk() if name != METADATA_PARTITION)
     if others:
-        raise FolderUnusable(
+        raise LogDirectoryError(
             f"{path} is missing or empty, and {folder.path} holds {others} partitions whose topics "
             "it described: restore it from a copy, or start with another --dir"
         )
 
 
-def _report_recovery(folder: LogFolder) -> None:
-    partitions = sum(1 for name in folder.found() if name != METADATA_PARTITION)
+def _report_recovery(folder: LogDirectory) -> None:
+    partitions = sum(1 for name in folder.partitions_on_disk() if name != METADATA_PARTITION)
     if partitions:  # a new folder has none
         logger.info(
             "the last stop was not clean: checking the ends of %d partitions in %s, and cutting "
@@ -313,13 +313,13 @@ def _report_recovery(folder: LogFolder) -> None:
         )  # fmt: skip
 
 
-def _set_strays_aside(folder: LogFolder, cluster: ClusterState) -> None:
+def _set_strays_aside(folder: LogDirectory, cluster: ClusterState) -> None:
     """A partition on disk that the controller never knew is kept, under another name.
 
     One whose topic it has deleted goes: the deletion was interrupted. One with another id than the
     topic of its name is kept too: whether that id was deleted, or rotted, nobody knows any more.
     """
-    for topic_partition in folder.found():
+    for topic_partition in folder.partitions_on_disk():
         if topic_partition == METADATA_PARTITION:
             continue
         topic = cluster.topics.get(topic_partition.topic)
@@ -356,7 +356,7 @@ async def serve(settings: NodeSettings, on_ready: Callable[[int], None]) -> None
     await running.stop()
 
 
-def _give_back(folder: LogFolder) -> None:
+def _give_back(folder: LogDirectory) -> None:
     """The start failed: what was clean before is clean still."""
     try:
         folder.close()

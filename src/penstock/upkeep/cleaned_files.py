@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 
 from penstock.log.files import remove_files, sync_folder
 from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY
-from penstock.log.transaction_index import ABORTED_ENTRY, AbortedTransaction
+from penstock.log.transaction_index import ABORTED_ENTRY, AbortedEntry
 from penstock.model import NO_TIMESTAMP, Millis, Offset
 from penstock.upkeep.jobs import CleanedSegment
 
@@ -60,7 +60,7 @@ class CleanedFiles:
             self.max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
 
-    def note_aborted(self, aborted: AbortedTransaction) -> None:
+    def note_aborted(self, aborted: AbortedEntry) -> None:
         self._transaction_index += ABORTED_ENTRY.pack(_TRANSACTION_INDEX_VERSION, *aborted)
 
     def write(self, parts: Sequence[memoryview]) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from penstock.columns import compaction_kernels
 from penstock.columns.compiled import Bools, Bytes
 from penstock.errors import Malformed
-from penstock.log.transaction_index import AbortedTransaction
+from penstock.log.transaction_index import AbortedEntry
 from penstock.model import NO_OFFSET, Millis, Offset, ProducerId
 from penstock.protocol.batch import (
     CODEC_MASK,
@@ -144,7 +144,7 @@ def _on_batch(stretch: Stretch, index: int, transactions: WalkedTransactions) ->
 
 def _on_marker(
     stretch: Stretch, index: int, transactions: WalkedTransactions
-) -> tuple[bool, AbortedTransaction | None]:
+) -> tuple[bool, AbortedEntry | None]:
     """Whether a marker's transaction left nothing, and the abort to keep in the index."""
     batch = stretch.table[index]
     if batch["record_count"] == 0:

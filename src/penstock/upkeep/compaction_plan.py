@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from penstock.log.transaction_index import AbortedTransaction
+from penstock.log.transaction_index import AbortedEntry
 from penstock.model import NO_TIMESTAMP, Millis, Offset, ProducerId
 from penstock.upkeep.settings import CompactionSettings
 
@@ -63,7 +63,7 @@ class CleanableRange(NamedTuple):
 NameT = TypeVar("NameT")
 
 
-class Candidate(NamedTuple, Generic[NameT]):
+class CompactionCandidate(NamedTuple, Generic[NameT]):
     """A log that may be compacted now."""
 
     name: NameT
@@ -92,7 +92,7 @@ def cleanable_range(
     return found if worth_it else None
 
 
-def dirtiest(candidates: Iterable[Candidate[NameT]]) -> Candidate[NameT] | None:
+def dirtiest(candidates: Iterable[CompactionCandidate[NameT]]) -> CompactionCandidate[NameT] | None:
     """The one with the most to gain: an overdue log before any other, then by dirty ratio."""
     return max(
         candidates,
@@ -177,11 +177,11 @@ def _fits(
 class WalkedTransactions:
     """The state of one walk from `start_offset` on."""
 
-    def __init__(self, aborted: Iterable[AbortedTransaction], start_offset: Offset) -> None:
+    def __init__(self, aborted: Iterable[AbortedEntry], start_offset: Offset) -> None:
         # One that ended before the walk starts has no marker to meet: it would stay open for ever.
         ahead = (entry for entry in set(aborted) if entry.last_offset >= start_offset)
         self._ahead = deque(sorted(ahead, key=lambda entry: entry.first_offset))
-        self._aborted: dict[ProducerId, AbortedTransaction] = {}
+        self._aborted: dict[ProducerId, AbortedEntry] = {}
         self._seen_aborted: set[ProducerId] = set()
         self._seen_committed: set[ProducerId] = set()
 
@@ -203,9 +203,7 @@ class WalkedTransactions:
         self._seen_committed.remove(producer_id)
         return False
 
-    def on_abort(
-        self, producer_id: ProducerId, offset: Offset
-    ) -> tuple[bool, AbortedTransaction | None]:
+    def on_abort(self, producer_id: ProducerId, offset: Offset) -> tuple[bool, AbortedEntry | None]:
         """An abort marker: whether nothing of its transaction is left, else the entry to keep."""
         self._move_to(offset)
         entry = self._aborted.pop(producer_id, None)

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from penstock.log.transaction_index import AbortedTransaction
+from penstock.log.transaction_index import AbortedEntry
 from penstock.model import Millis, Offset, ProducerEpoch, ProducerId
 
 LENGTH: Final = Struct(">I")
 MESSAGE_BYTES_MAX: Final = 256 << 20  # a longer one is a bug at the other end
 
 
-class ActiveProducer(NamedTuple):
+class LiveProducer(NamedTuple):
     """A producer whose state must survive: the batch with its last sequence, or its last marker."""
 
     producer_id: ProducerId
@@ -40,8 +40,8 @@ class CleanJob:
     map_bytes: int
     bytes_per_second: int | None  # None: as fast as it goes
     seed: tuple[int, int]
-    aborted: tuple[AbortedTransaction, ...] = ()
-    producers: tuple[ActiveProducer, ...] = ()
+    aborted: tuple[AbortedEntry, ...] = ()
+    producers: tuple[LiveProducer, ...] = ()
 
 
 class CleanedSegment(NamedTuple):
@@ -62,13 +62,13 @@ class Cleaned(NamedTuple):
     kept_bytes: int
 
 
-class Rotten(NamedTuple):
+class CorruptLog(NamedTuple):
     """The partition's bytes are not what they should be; nothing was written."""
 
     reason: str
 
 
-class Failed(NamedTuple):
+class JobFailed(NamedTuple):
     """The world is broken (a full disk, a file gone); trying again may help."""
 
     reason: str
@@ -82,26 +82,26 @@ def read_job(message: bytes) -> CleanJob:
     fields = json.loads(message)
     fields["base_offsets"] = tuple(fields["base_offsets"])
     fields["seed"] = tuple(fields["seed"])
-    fields["aborted"] = tuple(AbortedTransaction(*row) for row in fields["aborted"])
-    fields["producers"] = tuple(ActiveProducer(*row) for row in fields["producers"])
+    fields["aborted"] = tuple(AbortedEntry(*row) for row in fields["aborted"])
+    fields["producers"] = tuple(LiveProducer(*row) for row in fields["producers"])
     return CleanJob(**fields)
 
 
-def write_answer(answer: Cleaned | Rotten | Failed) -> bytes:
+def write_answer(answer: Cleaned | CorruptLog | JobFailed) -> bytes:
     return _framed({"kind": type(answer).__name__, **answer._asdict()})
 
 
-def read_answer(message: bytes) -> Cleaned | Rotten | Failed:
+def read_answer(message: bytes) -> Cleaned | CorruptLog | JobFailed:
     fields = json.loads(message)
     match fields.pop("kind"):
         case "Cleaned":
             rows = fields.pop("segments")
             segments = tuple(CleanedSegment(base, tuple(old), *rest) for base, old, *rest in rows)
             return Cleaned(segments=segments, **fields)
-        case "Rotten":
-            return Rotten(**fields)
-        case "Failed":
-            return Failed(**fields)
+        case "CorruptLog":
+            return CorruptLog(**fields)
+        case "JobFailed":
+            return JobFailed(**fields)
         case kind:
             raise AssertionError(f"the worker answered {kind!r}")
 

@@ -26,14 +26,14 @@ from penstock.log.settings import RetentionSettings
 from penstock.model import NO_TIMESTAMP, Millis, Offset, TopicPartition
 from penstock.upkeep.cleaned_files import remove_leftovers
 from penstock.upkeep.compaction_plan import (
-    Candidate,
     CleanableRange,
+    CompactionCandidate,
     LogFacts,
     SegmentFacts,
     cleanable_range,
     dirtiest,
 )
-from penstock.upkeep.jobs import ActiveProducer, Cleaned, CleanJob, Failed, Rotten
+from penstock.upkeep.jobs import Cleaned, CleanJob, CorruptLog, JobFailed, LiveProducer
 from penstock.upkeep.settings import INTERVALS, CompactionSettings, Intervals, UpkeepSettings
 
 NAME: Final = "cleaner-offset-checkpoint"
@@ -82,7 +82,7 @@ _CHOICE: Final = "the search for dirty segments"
 _SEED_BITS: Final = 64
 
 
-class Kept(NamedTuple):
+class UpkeepTarget(NamedTuple):
     """A partition and what its topic says about it, as of now."""
 
     log: PartitionLog
@@ -93,7 +93,7 @@ class Kept(NamedTuple):
 class Worker(Protocol):
     """Whoever carries out the jobs: a process of its own in a broker."""
 
-    async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed: ...
+    async def carry_out(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed: ...
 
     async def stop(self) -> None: ...
 
@@ -132,7 +132,7 @@ class Upkeep:
 
     def __init__(
         self,
-        partitions: Callable[[], Iterable[Kept]],
+        partitions: Callable[[], Iterable[UpkeepTarget]],
         worker: Worker,
         settings: UpkeepSettings,
         *,
@@ -232,12 +232,12 @@ class Upkeep:
             self._in_work = None
         return True
 
-    async def _compact(self, kept: Kept, cleanable: CleanableRange) -> None:
+    async def _compact(self, kept: UpkeepTarget, cleanable: CleanableRange) -> None:
         job = self._job(kept, cleanable)
         try:
             kept.log.check_closed_segments(len(job.base_offsets))
         except Malformed as damage:  # the compacted form would hide what is missing
-            self._set_aside(kept.log, Rotten(str(damage)))
+            self._set_aside(kept.log, CorruptLog(str(damage)))
             return
         answer = await self._worker.carry_out(job)
         refusal = self._accept(kept.log, job, answer) if isinstance(answer, Cleaned) else answer
@@ -271,7 +271,7 @@ class Upkeep:
         else:
             self.failing.pop(place, None)
 
-    def _choose(self) -> Candidate[Kept] | None:
+    def _choose(self) -> CompactionCandidate[UpkeepTarget] | None:
         now, steady_now = self._clock(), self._steady_clock()
         partitions = list(self._partitions())
         self._forget_gone(partitions)
@@ -285,10 +285,10 @@ class Upkeep:
             with self._guarded(kept.log, _CHOICE):
                 found = cleanable_range(self._facts(kept), kept.compaction, now)
                 if found is not None:
-                    candidates.append(Candidate(kept, found))
+                    candidates.append(CompactionCandidate(kept, found))
         return dirtiest(candidates)
 
-    def _forget_gone(self, partitions: Iterable[Kept]) -> None:
+    def _forget_gone(self, partitions: Iterable[UpkeepTarget]) -> None:
         """A topic that was deleted, and perhaps made again, is another log with the same name."""
         present = {kept.log.topic_partition: kept.log for kept in partitions}
         gone: dict[Path, list[TopicPartition]] = {}
@@ -306,7 +306,7 @@ class Upkeep:
             except OSError as error:  # the rows are written without them next time
                 logger.warning("%s: %s", log_folder, error)
 
-    def _facts(self, kept: Kept) -> LogFacts:
+    def _facts(self, kept: UpkeepTarget) -> LogFacts:
         log = kept.log
         wants_age = kept.compaction.max_compaction_lag_ms is not None  # costs a read per segment
         return LogFacts(
@@ -325,7 +325,7 @@ class Upkeep:
             checkpoint=self._checkpoints.offset(log.folder.parent, log.topic_partition),
         )
 
-    def _job(self, kept: Kept, cleanable: CleanableRange) -> CleanJob:
+    def _job(self, kept: UpkeepTarget, cleanable: CleanableRange) -> CleanJob:
         log, settings = kept.log, self._settings
         closed = [s.base_offset for s in log.segments[:-1] if s.base_offset < cleanable.end_offset]
         end_of_closed = log.segments[len(closed)].base_offset
@@ -346,17 +346,17 @@ class Upkeep:
             producers=active_producers(log),
         )
 
-    def _accept(self, log: PartitionLog, job: CleanJob, cleaned: Cleaned) -> Failed | None:
+    def _accept(self, log: PartitionLog, job: CleanJob, cleaned: Cleaned) -> JobFailed | None:
         """Put the cleaned segments in place, if the log is still the one they were made from."""
         bases = {segment.base_offset for segment in log.segments[:-1]}
         still_kept = any(kept.log is log for kept in self._partitions())
         if not still_kept or not bases.issuperset(job.base_offsets):
-            return Failed("the log changed meanwhile")
+            return JobFailed("the log changed meanwhile")
         replacements = [Replacement(one.replaces, (one.base_offset,)) for one in cleaned.segments]
         try:
             log.swap(replacements, self._clock())
         except OSError as error:
-            return Failed(str(error))
+            return JobFailed(str(error))
         return None
 
     async def _note_done(self, log: PartitionLog, cleaned: Cleaned) -> None:
@@ -371,10 +371,10 @@ class Upkeep:
         except OSError as error:
             logger.warning("%s: %s", log_folder, error)  # the next start cleans it once more
 
-    def _set_aside(self, log: PartitionLog, answer: Rotten | Failed) -> None:
+    def _set_aside(self, log: PartitionLog, answer: CorruptLog | JobFailed) -> None:
         """Not compacted this time. A damaged partition stays as it is, and is not tried again."""
         self.stats.failed_compactions += 1
-        if isinstance(answer, Rotten):
+        if isinstance(answer, CorruptLog):
             self.rotten[log.topic_partition] = answer.reason
             logger.error(
                 "%s is damaged and is not compacted until the broker starts again: %s; "
@@ -395,10 +395,10 @@ def restart_delay_ms(intervals: Intervals, failed_before: int) -> Millis:
     return Millis(min(intervals.restart_ms << min(failed_before, 30), intervals.restart_max_ms))
 
 
-def active_producers(log: PartitionLog) -> tuple[ActiveProducer, ...]:
+def active_producers(log: PartitionLog) -> tuple[LiveProducer, ...]:
     """The producers whose last batch, or else last marker, compaction must leave."""
     return tuple(
-        ActiveProducer(
+        LiveProducer(
             producer.producer_id,
             producer.producer_epoch,
             Offset(producer.batches[-1].last_offset) if producer.batches else None,

@@ -19,7 +19,15 @@ import psutil
 
 from penstock.errors import Malformed
 from penstock.upkeep.compact_partition import clean
-from penstock.upkeep.jobs import LENGTH, Cleaned, CleanJob, Failed, Rotten, read_job, write_answer
+from penstock.upkeep.jobs import (
+    LENGTH,
+    Cleaned,
+    CleanJob,
+    CorruptLog,
+    JobFailed,
+    read_job,
+    write_answer,
+)
 
 
 class Throttle:
@@ -83,7 +91,7 @@ def _next_job(jobs: BinaryIO) -> bytes | None:
     return message if len(message) == size_bytes else None
 
 
-def carry_out(job: CleanJob, check_alive: Callable[[], None]) -> Cleaned | Rotten | Failed:
+def carry_out(job: CleanJob, check_alive: Callable[[], None]) -> Cleaned | CorruptLog | JobFailed:
     """One job, whatever becomes of it."""
     throttle = Throttle(job.bytes_per_second)
 
@@ -94,9 +102,9 @@ def carry_out(job: CleanJob, check_alive: Callable[[], None]) -> Cleaned | Rotte
     try:
         return clean(job, pace)
     except Malformed as error:
-        return Rotten(str(error))
+        return CorruptLog(str(error))
     except OSError as error:
-        return Failed(str(error))
+        return JobFailed(str(error))
 
 
 def step_back() -> None:

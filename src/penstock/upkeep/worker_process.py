@@ -13,8 +13,8 @@ from penstock.upkeep.jobs import (
     MESSAGE_BYTES_MAX,
     Cleaned,
     CleanJob,
-    Failed,
-    Rotten,
+    CorruptLog,
+    JobFailed,
     read_answer,
     write_job,
 )
@@ -33,14 +33,14 @@ class WorkerProcess:
         """Of the worker, while there is one."""
         return None if self._running is None else self._running.pid
 
-    async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed:
-        """The worker's answer, or Failed when it died before it gave one."""
+    async def carry_out(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
+        """The worker's answer, or JobFailed when it died before it gave one."""
         try:
             running = await self._start()
             return await _ask(running, job)
         except (OSError, EOFError) as error:
             await self.stop()
-            return Failed(f"the compaction worker ended: {error!r}")
+            return JobFailed(f"the compaction worker ended: {error!r}")
         except asyncio.CancelledError:
             await self.stop()  # it must not write on while nobody waits for the answer
             raise
@@ -69,7 +69,9 @@ class WorkerProcess:
         return self._running
 
 
-async def _ask(running: asyncio.subprocess.Process, job: CleanJob) -> Cleaned | Rotten | Failed:
+async def _ask(
+    running: asyncio.subprocess.Process, job: CleanJob
+) -> Cleaned | CorruptLog | JobFailed:
     assert running.stdin is not None
     assert running.stdout is not None
     running.stdin.write(write_job(job))

@@ -20,7 +20,7 @@ from penstock.consensus.raft import (
     Voter,
     VoterSet,
 )
-from penstock.log import LogFolder, OpenFiles
+from penstock.log import LogDirectory, OpenFiles
 from penstock.log.files import sync_folder
 from penstock.machine import JournalRecord
 from penstock.model import NO_OFFSET, Millis, Moment, NodeId, Offset, TopicPartition
@@ -55,12 +55,12 @@ class Replica:
         self._path = path
         self.loop: SimulatedLoop | None = None
         self.node: QuorumNode
-        self.folder: LogFolder
+        self.folder: LogDirectory
 
     def start(self) -> None:
         cluster = self._cluster
         self.loop = loop = SimulatedLoop(cluster.world, cluster.network, f"node{self.node_id}")
-        self.folder = LogFolder.open(self._path / "data", OpenFiles(100))
+        self.folder = LogDirectory.open(self._path / "data", OpenFiles(100))
         sync_folder(str(self._path))
         log = MetadataLog(self.folder.open_partition(METADATA, SETTINGS, now=Millis(0)))
         place = self._path / "data" / str(METADATA)

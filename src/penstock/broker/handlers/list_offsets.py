@@ -19,7 +19,12 @@ from penstock.broker.partition_lookup import find_leader
 from penstock.broker.permissions import AnyOf, Operation, on_cluster, on_each_topic
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.log.partition_log import PartitionLog
-from penstock.log.time_lookup import Candidate, Found, find_candidate, newest_timestamp
+from penstock.log.time_lookup import (
+    CandidateBatch,
+    TimestampMatch,
+    find_candidate,
+    newest_timestamp,
+)
 from penstock.model import NO_OFFSET, LeaderEpoch, Millis, Offset
 from penstock.protocol.messages.list_offsets import (
     EARLIEST,
@@ -60,7 +65,7 @@ class _Search(NamedTuple):
 
     partition: Partition
     partition_index: int
-    candidate: Candidate
+    candidate: CandidateBatch
 
 
 _Row = ListedOffset | _Search
@@ -112,7 +117,7 @@ async def _search(context: Context, search: _Search) -> ListedOffset:
 
 async def _open_batches(context: Context, search: _Search) -> ListedOffset:
     """Open one batch after the other in a thread; nearly always the first has the time."""
-    candidate: Candidate | None = search.candidate
+    candidate: CandidateBatch | None = search.candidate
     while candidate is not None:
         work = partial(candidate.open, context.broker.inspector.find_time)
         match = await context.broker.opening.run(_memory_to_open(candidate), work)
@@ -127,7 +132,7 @@ async def _open_batches(context: Context, search: _Search) -> ListedOffset:
     return ListedOffset(search.partition_index)
 
 
-def _memory_to_open(candidate: Candidate) -> int:
+def _memory_to_open(candidate: CandidateBatch) -> int:
     try:
         return memory_to_open(candidate.batch, candidate.header, OPENED_BYTES_MAX)
     except Malformed:
@@ -180,11 +185,11 @@ def _find_time(partition: Partition, index: int, timestamp: Millis, end_offset: 
 
 def _candidate(
     log: PartitionLog, timestamp: Millis, *, start_offset: Offset, end_offset: Offset
-) -> Candidate | None:
+) -> CandidateBatch | None:
     return find_candidate(log.segments, timestamp, max(start_offset, log.start_offset), end_offset)
 
 
-def _listed(index: int, match: Found) -> ListedOffset:
+def _listed(index: int, match: TimestampMatch) -> ListedOffset:
     return ListedOffset(index, ErrorCode.none, match.timestamp, match.offset, match.leader_epoch)
 
 
