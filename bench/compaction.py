@@ -82,8 +82,8 @@ def dirty_log(folder: Path, *, key_count: int) -> PartitionLog:
 
 
 def upkeep_of(log: PartitionLog, worker: WorkerProcess) -> Upkeep:
-    kept = UpkeepTarget(log, TOPIC.retention, TOPIC.compaction)
-    return Upkeep(lambda: [kept], worker, UPKEEP, clock=lambda: NOW, steady_clock=lambda: NOW)
+    target = UpkeepTarget(log, TOPIC.retention, TOPIC.compaction)
+    return Upkeep(lambda: [target], worker, UPKEEP, clock=lambda: NOW, steady_clock=lambda: NOW)
 
 
 async def warm_up(worker: WorkerProcess) -> None:
@@ -110,7 +110,7 @@ async def speed(folder: Path, name: str, *, key_count: int) -> Figure:
     started = time.perf_counter()
     assert await upkeep_of(log, worker).compact_one()
     compacted_s = time.perf_counter() - started
-    kept_bytes = log.size_bytes
+    retained_bytes = log.size_bytes
     await worker.stop()
     log.close(sync=False)
     shutil.rmtree(log.folder)
@@ -119,7 +119,7 @@ async def speed(folder: Path, name: str, *, key_count: int) -> Figure:
         ours=size_bytes / compacted_s / MB,
         peer=size_bytes / copied_s / MB,
         unit="MB/s",
-        note=f"{size_bytes / MB:.0f} MB to {kept_bytes / MB:.1f} MB; peer: a synced copy",
+        note=f"{size_bytes / MB:.0f} MB to {retained_bytes / MB:.1f} MB; peer: a synced copy",
     )
 
 
@@ -177,17 +177,17 @@ async def append_steadily(log: PartitionLog) -> list[float]:
 
 
 async def compact_again_and_again(source: Path, worker: WorkerProcess) -> None:
-    """The same dirty partition, linked anew for each round so that there is always work."""
+    """The same dirty partition, linked again for each round so that there is always work."""
     target = source.parent / "again" / "round-0"
     while True:
-        await asyncio.to_thread(link_anew, source, target)
+        await asyncio.to_thread(link_again, source, target)
         log = PartitionLog.open(target, TOPIC.log, OpenFiles(8), now=NOW, clean=True)
         log.set_high_watermark(log.end_offset)
         await upkeep_of(log, worker).compact_one()
         log.close(sync=False)
 
 
-def link_anew(source: Path, target: Path) -> None:
+def link_again(source: Path, target: Path) -> None:
     shutil.rmtree(target.parent, ignore_errors=True)
     shutil.copytree(source, target, copy_function=os.link)
 

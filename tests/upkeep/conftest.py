@@ -1,4 +1,4 @@
-"""What the tests of upkeep share: segments made by hand, and a job over them."""
+"""Segments made by hand, and jobs over them."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -19,12 +19,12 @@ NOW = Millis(1_700_000_000_000)
 
 
 def write_segment(folder: Path, base_offset: int, batches: Iterable[bytes | bytearray]) -> None:
-    """A closed segment's log file, as the broker would have left it."""
+    """Write the log file of a closed segment."""
     Path(segment_path(str(folder), Offset(base_offset), "log")).write_bytes(b"".join(batches))
 
 
 def make_job(folder: Path, **changes: Any) -> CleanJob:
-    """A round over every segment of the folder; the last offset of the last batch ends it."""
+    """A round over every segment of the folder, up to the last offset of the last batch."""
     names = sorted(path for path in folder.iterdir() if path.name.endswith(".log"))
     last = names[-1].read_bytes()
     end = max(header.end_offset for _, header in iterate_headers(last))
@@ -46,7 +46,7 @@ def make_job(folder: Path, **changes: Any) -> CleanJob:
 
 
 def swap_by_hand(folder: Path, cleaned: Cleaned) -> None:
-    """Put the cleaned segments in place, as crudely as a test may."""
+    """Replace segments by the cleaned ones."""
     for segment in cleaned.segments:
         for old in segment.replaces:
             for kind in ("log", "index", "timeindex", "txnindex"):
@@ -59,19 +59,19 @@ def swap_by_hand(folder: Path, cleaned: Cleaned) -> None:
 
 def batches_in(folder: Path) -> list[tuple[BatchHeader, list[Record]]]:
     """Every batch of every segment, headers and records."""
-    found = []
+    batches = []
     for path in sorted(folder.iterdir()):
         if path.name.endswith(".log"):
             content = path.read_bytes()
-            found += [
+            batches += [
                 (header, read_records(content, position))
                 for position, header in iterate_headers(content)
             ]
-    return found
+    return batches
 
 
 class Compacted:
-    """A folder of segments with compaction done by hand, round by round."""
+    """A folder of segments that is compacted round by round."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -94,12 +94,12 @@ class Compacted:
         return {record.key: record.value for record in self.records()}
 
 
-CompactedAnew: TypeAlias = Callable[[], Compacted]
+NewCompacted: TypeAlias = Callable[[], Compacted]
 
 
 @pytest.fixture(autouse=True, scope="package")
 def no_waiting_for_the_disk() -> Iterator[None]:
-    """A crash here is a killed process, which loses nothing that was written; syncs only cost."""
+    """Crashes here are killed processes, which lose nothing that was written."""
     with mock.patch.object(os, "fsync", return_value=None):
         yield
 
@@ -111,7 +111,7 @@ def compacted(tmp_path: Path) -> Compacted:
 
 
 @pytest.fixture(scope="session")
-def compacted_anew(tmp_path_factory: pytest.TempPathFactory) -> CompactedAnew:
+def new_compacted(tmp_path_factory: pytest.TempPathFactory) -> NewCompacted:
     """A new empty folder for each call: for tests that hypothesis runs many times."""
     return lambda: Compacted(tmp_path_factory.mktemp("segments"))
 

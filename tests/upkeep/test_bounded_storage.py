@@ -1,4 +1,4 @@
-"""However often keys are updated, a compacted log stays about as large as what is alive."""
+"""However often keys are updated, a compacted log stays about as large as the live records."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from penstock.protocol.records import build_batch
 from penstock.upkeep.jobs import Cleaned, CleanJob, CorruptLog, JobFailed
 from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
 from penstock.upkeep.settings import CompactionSettings, UpkeepSettings
-from penstock.upkeep.worker import carry_out
+from penstock.upkeep.worker import run_job
 from tests.support.appending import append_batch
 from tests.support.settings import default_log_settings, default_settings
 
@@ -22,14 +22,14 @@ IN_BATCH = 250
 
 
 class Inline:
-    async def carry_out(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
-        return carry_out(job, lambda: None)
+    async def run(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
+        return run_job(job, lambda: None)
 
     async def stop(self) -> None:
         return
 
 
-def test_a_million_updates_of_a_thousand_keys_take_little_more_than_the_live_ones(
+def test_a_million_updates_of_a_thousand_keys_need_little_more_space_than_the_live_ones(
     tmp_path: Path,
 ) -> None:
     settings = default_log_settings(segment_bytes=4 << 20)
@@ -42,13 +42,13 @@ def test_a_million_updates_of_a_thousand_keys_take_little_more_than_the_live_one
         for first in range(0, KEYS, IN_BATCH)
     ]
     live_bytes = sum(len(batch) for batch in batches)
-    kept = UpkeepTarget(
+    target = UpkeepTarget(
         log,
         default_settings(RetentionSettings, delete=False),
         default_settings(CompactionSettings, compact=True),
     )
     upkeep = Upkeep(
-        lambda: [kept],
+        lambda: [target],
         Inline(),
         default_settings(UpkeepSettings),
         clock=lambda: NOW,

@@ -47,7 +47,7 @@ def marker(offset: int, *, commit: bool) -> bytearray:
     )
 
 
-def test_the_last_record_of_each_key_stays_where_it_was(compacted: Any) -> None:
+def test_the_last_record_of_each_key_is_retained_at_its_offset(compacted: Any) -> None:
     compacted.segment(0, batch(0, (b"a", b"1"), (b"b", b"1"), (b"a", b"2")))
     compacted.segment(3, batch(3, (b"b", b"2"), (b"c", b"1")))
     compacted.clean()
@@ -58,7 +58,7 @@ def test_the_last_record_of_each_key_stays_where_it_was(compacted: Any) -> None:
     ]
 
 
-def test_a_batch_keeps_its_offsets_and_timestamps_when_records_leave_it(compacted: Any) -> None:
+def test_a_batch_keeps_its_offsets_and_timestamps_when_it_loses_records(compacted: Any) -> None:
     compacted.segment(0, batch(0, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"b", b"2")))
     compacted.segment(4, batch(4, (b"b", b"3")))
     compacted.clean()
@@ -67,7 +67,7 @@ def test_a_batch_keeps_its_offsets_and_timestamps_when_records_leave_it(compacte
     assert records == [Record(2, NOW - 5000, b"a", b"2")]
 
 
-def test_an_untouched_batch_is_copied_byte_for_byte(compacted: Any) -> None:
+def test_an_unchanged_batch_is_copied_byte_for_byte(compacted: Any) -> None:
     odd = batch(1, (b"b", b"1" * 500), (b"c", b"2" * 500), codec=Codec.GZIP, level=1)
     compacted.segment(0, batch(0, (b"a", b"1")), odd, batch(3, (b"a", b"2")))
     compacted.clean()
@@ -85,13 +85,13 @@ def test_a_changed_batch_keeps_its_codec(compacted: Any, codec: Codec) -> None:
     assert [record.value for record in records] == [b"2" * 100]
 
 
-def test_records_without_a_key_are_dropped(compacted: Any) -> None:
+def test_records_without_a_key_are_removed(compacted: Any) -> None:
     compacted.segment(0, batch(0, (None, b"lost"), (b"a", b"1")))
     compacted.clean()
     assert compacted.values() == {b"a": b"1"}
 
 
-def test_a_tombstone_gets_a_horizon_and_goes_when_it_has_passed(compacted: Any) -> None:
+def test_a_tombstone_gets_a_horizon_and_is_removed_after_it(compacted: Any) -> None:
     compacted.segment(0, batch(0, (b"a", b"1"), (b"b", b"1"), (b"a", None)))
     compacted.segment(3, batch(3, (b"z", b"1")))
     compacted.clean(delete_retention_ms=GRACE)
@@ -109,21 +109,21 @@ def test_a_tombstone_gets_a_horizon_and_goes_when_it_has_passed(compacted: Any) 
     assert compacted.batches()[0][0].base_timestamp == NOW + GRACE
 
 
-def test_what_lies_beyond_the_round_stays(compacted: Any) -> None:
+def test_records_after_the_round_are_not_changed(compacted: Any) -> None:
     compacted.segment(0, batch(0, (b"a", b"1"), (b"a", b"2")), batch(2, (b"a", b"3"), (b"a", b"4")))
     assert compacted.clean(end_offset=Offset(2)).end_offset == 2
     assert [record.offset for record in compacted.records()] == [1, 2, 3]
 
 
-def test_the_last_batch_of_the_range_stays_even_when_empty(compacted: Any) -> None:
+def test_the_last_batch_of_the_range_is_retained_even_when_empty(compacted: Any) -> None:
     compacted.segment(0, batch(0, (b"a", b"1")), batch(1, (None, b"lost")))
     compacted.clean()
     last, records = compacted.batches()[-1]
     assert (last.end_offset, records) == (2, [])
 
 
-def test_an_empty_batch_holds_a_live_producers_last_sequence(compacted: Any) -> None:
-    held = batch(
+def test_an_empty_batch_retains_a_live_producers_last_sequence_number(compacted: Any) -> None:
+    last = batch(
         0,
         (b"a", b"1"),
         (b"a", b"2"),
@@ -131,7 +131,7 @@ def test_an_empty_batch_holds_a_live_producers_last_sequence(compacted: Any) -> 
         producer_epoch=E,
         base_sequence=SequenceNumber(5),
     )
-    compacted.segment(0, held, batch(2, (b"a", b"3")))
+    compacted.segment(0, last, batch(2, (b"a", b"3")))
     live = LiveProducer(P, E, Offset(1))
     compacted.clean(producers=(live,))
     (first, records), _ = compacted.batches()
@@ -141,7 +141,7 @@ def test_an_empty_batch_holds_a_live_producers_last_sequence(compacted: Any) -> 
     assert [header.base_offset for header, _ in compacted.batches()] == [2]
 
 
-def test_aborted_records_go_and_their_marker_and_index_entry_stay_with_them(
+def test_aborted_records_are_removed_before_their_marker_and_index_entry(
     compacted: Any,
 ) -> None:
     aborted = AbortedEntry(P, Offset(1), Offset(3), Offset(4))
@@ -159,7 +159,7 @@ def test_aborted_records_go_and_their_marker_and_index_entry_stay_with_them(
     assert ABORTED_ENTRY.unpack(content) == (0, *aborted)
 
 
-def test_a_marker_goes_after_its_records_and_its_grace_period(compacted: Any) -> None:
+def test_a_marker_is_removed_after_its_records_and_its_retention(compacted: Any) -> None:
     compacted.segment(
         0,
         transactional(0, (b"a", b"1"), sequence=0),
@@ -168,7 +168,7 @@ def test_a_marker_goes_after_its_records_and_its_grace_period(compacted: Any) ->
         batch(3, (b"z", b"1")),
     )
     compacted.clean()
-    # The walk met a record of the transaction, so its marker is needed and has no horizon yet.
+    # The round read a record of the transaction, so its marker is needed and has no horizon yet.
     assert [h.base_offset for h, _ in compacted.batches()] == [1, 2, 3]
     assert not compacted.batches()[0][0].has_delete_horizon
     compacted.clean()
@@ -177,7 +177,7 @@ def test_a_marker_goes_after_its_records_and_its_grace_period(compacted: Any) ->
     assert [h.base_offset for h, _ in compacted.batches()] == [2, 3]
 
 
-def test_the_marker_that_holds_a_producers_epoch_stays_while_the_producer_lives(
+def test_the_marker_with_a_producers_epoch_is_retained_while_the_producer_is_known(
     compacted: Any,
 ) -> None:
     compacted.segment(0, marker(0, commit=True), batch(1, (b"z", b"1")))
@@ -190,7 +190,7 @@ def test_the_marker_that_holds_a_producers_epoch_stays_while_the_producer_lives(
     assert [header.base_offset for header, _ in compacted.batches()] == [1]
 
 
-def test_a_tiny_map_needs_more_rounds_and_ends_in_the_same_log(compacted: Any) -> None:
+def test_a_small_map_needs_more_rounds_for_the_same_result(compacted: Any) -> None:
     for base in range(0, 60, 10):
         compacted.segment(
             base, *(batch(o, (b"%d" % (o % 17), b"%d" % o)) for o in range(base, base + 10))
@@ -206,7 +206,7 @@ def test_a_tiny_map_needs_more_rounds_and_ends_in_the_same_log(compacted: Any) -
     assert sorted(r.offset for r in compacted.records()) == list(range(43, 60))
 
 
-def test_small_segments_are_joined_and_dated_as_the_newest(compacted: Any) -> None:
+def test_small_segments_are_joined_with_the_time_of_the_newest(compacted: Any) -> None:
     for base in range(4):
         compacted.segment(base, batch(base, (b"%d" % base, b"1")))
         os.utime(compacted.folder / f"{base:020d}.log", (base, base))
@@ -222,17 +222,17 @@ def test_a_segment_in_which_nothing_changes_is_not_written_again(compacted: Any)
     assert sorted(path.name for path in compacted.folder.iterdir()) == [f"{0:020d}.log"]
 
 
-def test_a_batch_larger_than_a_stretch_is_read_whole(compacted: Any) -> None:
+def test_a_batch_larger_than_a_chunk_is_read_completely(compacted: Any) -> None:
     compacted.segment(0, batch(0, (b"a", b"1" * (5 << 20)), (b"b", b"2")), batch(2, (b"a", b"3")))
     compacted.clean()
     assert compacted.values() == {b"b": b"2", b"a": b"3"}
 
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 23, 60, 61, 62, 70])
-def test_a_damaged_segment_is_left_alone(compacted: Any, position: int) -> None:
-    rotten = batch(1, (b"a", b"1"), (b"b", b"2"))
-    rotten[position] ^= 0x88
-    content = bytes(batch(0, (b"a", b"0")) + rotten)
+def test_a_corrupt_segment_is_not_changed(compacted: Any, position: int) -> None:
+    corrupt = batch(1, (b"a", b"1"), (b"b", b"2"))
+    corrupt[position] ^= 0x88
+    content = bytes(batch(0, (b"a", b"0")) + corrupt)
     compacted.segment(0, content)
     with pytest.raises(Malformed):
         compacted.clean(end_offset=Offset(3))

@@ -1,4 +1,4 @@
-"""Which segments become one."""
+"""Which segments are joined."""
 
 from penstock.model import Offset
 from penstock.upkeep.compaction_plan import SegmentSize, group_segments
@@ -19,7 +19,7 @@ def segment(
     return SegmentSize(Offset(base), Offset(base + 10 if end is None else end), size, index, times)
 
 
-def test_neighbours_are_joined_up_to_the_size_of_a_segment() -> None:
+def test_neighbouring_segments_are_joined_up_to_the_size_of_a_segment() -> None:
     rows = [segment(0, 40), segment(10, 60), segment(20, 1), segment(30, 100)]
     assert bases(*rows) == [[0, 10], [20], [30]]
 
@@ -35,7 +35,7 @@ def test_offsets_too_far_apart_for_an_index_start_a_new_group() -> None:
     assert bases(segment(0, 1, end=10), segment(10, 1, end=far + 1)) == [[0], [10]]
 
 
-def test_an_empty_segment_is_joined_from_any_distance() -> None:
+def test_an_empty_segment_is_joined_at_any_distance() -> None:
     assert bases(segment(0, 1), segment(10, 0, end=2**40)) == [[0, 10]]
 
 

@@ -50,15 +50,15 @@ def test_a_log_never_cleaned_is_dirty_up_to_its_active_segment() -> None:
     assert cleanable(facts(*THREE)) == CleanableRange(Offset(0), Offset(60), 0, 400, False)
 
 
-def test_the_dirty_ratio_decides_whether_it_is_worth_it() -> None:
+def test_a_log_is_compacted_above_the_dirty_ratio() -> None:
     log = facts(*THREE, checkpoint=30)
     assert cleanable(log, min_cleanable_dirty_ratio=0.25) is None
-    found = cleanable(log, min_cleanable_dirty_ratio=0.24)
-    assert found is not None
-    assert (found.clean_bytes, found.dirty_bytes, found.dirty_ratio) == (300, 100, 0.25)
+    result = cleanable(log, min_cleanable_dirty_ratio=0.24)
+    assert result is not None
+    assert (result.clean_bytes, result.dirty_bytes, result.dirty_ratio) == (300, 100, 0.25)
 
 
-def test_a_clean_log_is_left_alone() -> None:
+def test_a_clean_log_is_not_compacted() -> None:
     assert cleanable(facts(*THREE, checkpoint=60), min_cleanable_dirty_ratio=0.0) is None
 
 
@@ -66,37 +66,37 @@ def test_a_log_with_only_an_active_segment_has_nothing_to_clean() -> None:
     assert cleanable(facts((0, 1000, 50))) is None
 
 
-def test_a_segment_with_an_unstable_offset_and_all_after_it_stay() -> None:
+def test_segments_from_the_last_stable_offset_on_are_not_compacted() -> None:
     for stable in (30, 59):
-        found = cleanable(facts(*THREE, stable=stable))
-        assert found is not None
-        assert found.end_offset == 30
+        result = cleanable(facts(*THREE, stable=stable))
+        assert result is not None
+        assert result.end_offset == 30
     assert cleanable(facts(*THREE, stable=29)) is None
 
 
-def test_records_younger_than_the_minimal_lag_are_held_back() -> None:
-    found = cleanable(facts(*THREE), min_compaction_lag_ms=Millis(40))
-    assert found is not None
-    assert found.end_offset == 30
+def test_records_younger_than_the_minimum_lag_are_not_compacted() -> None:
+    result = cleanable(facts(*THREE), min_compaction_lag_ms=Millis(40))
+    assert result is not None
+    assert result.end_offset == 30
     assert cleanable(facts(*THREE), min_compaction_lag_ms=Millis(60)) is None
 
 
-def test_the_maximal_lag_forces_a_round_whatever_the_ratio() -> None:
+def test_the_maximum_lag_forces_a_round_whatever_the_ratio() -> None:
     log = facts(*THREE, checkpoint=30)
     assert cleanable(log, max_compaction_lag_ms=Millis(30)) is None
-    found = cleanable(log, max_compaction_lag_ms=Millis(29))
-    assert found is not None
-    assert found.is_overdue
+    result = cleanable(log, max_compaction_lag_ms=Millis(29))
+    assert result is not None
+    assert result.is_overdue
 
 
 @pytest.mark.parametrize("checkpoint", [5, 101])
 def test_a_checkpoint_outside_the_log_counts_as_none(checkpoint: int) -> None:
-    found = cleanable(facts(*THREE, checkpoint=checkpoint, start=10))
-    assert found is not None
-    assert found.first_dirty_offset == 10
+    result = cleanable(facts(*THREE, checkpoint=checkpoint, start=10))
+    assert result is not None
+    assert result.first_dirty_offset == 10
 
 
-def test_the_dirtiest_goes_first_and_an_overdue_one_before_it() -> None:
+def test_an_overdue_log_is_first_and_then_the_dirtiest() -> None:
     def candidate(name: str, dirty: int, *, is_overdue: bool) -> CompactionCandidate[str]:
         return CompactionCandidate(
             name, CleanableRange(Offset(0), Offset(9), 100, dirty, is_overdue)

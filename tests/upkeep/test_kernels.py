@@ -1,4 +1,4 @@
-"""No bytes bring the compiled loops of compaction down."""
+"""No bytes crash the compiled loops of compaction."""
 
 from typing import Any
 
@@ -31,15 +31,15 @@ BATCH = build_batch(
         max_size=3,
     )
 )
-def test_rotten_records_behind_a_true_checksum_are_told_or_kept_readable(
-    compacted_anew: Any, changes: list[tuple[int, int]]
+def test_corrupt_records_with_a_valid_checksum_are_refused_or_stay_readable(
+    new_compacted: Any, changes: list[tuple[int, int]]
 ) -> None:
-    rotten = bytearray(BATCH)
+    corrupt = bytearray(BATCH)
     for position, byte in changes:
-        rotten[position] = byte
-    seal(rotten)
-    compacted = compacted_anew()
-    compacted.segment(0, rotten, build_batch([(b"b", b"3")], base_offset=Offset(5)))
+        corrupt[position] = byte
+    seal(corrupt)
+    compacted = new_compacted()
+    compacted.segment(0, corrupt, build_batch([(b"b", b"3")], base_offset=Offset(5)))
     before = {path.name: path.read_bytes() for path in compacted.folder.iterdir()}
     try:
         compacted.clean()

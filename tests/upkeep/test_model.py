@@ -1,4 +1,4 @@
-"""Any history, any crash: the log holds the last value of each key and what grace periods keep."""
+"""Random histories and crashes: the log has the last value of each key, and what is not expired."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from penstock.upkeep import cleaned_files
 from penstock.upkeep.jobs import Cleaned, CleanJob, CorruptLog, JobFailed
 from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
 from penstock.upkeep.settings import CompactionSettings, Intervals, UpkeepSettings
-from penstock.upkeep.worker import carry_out
+from penstock.upkeep.worker import run_job
 from tests.support.appending import append_batch
 from tests.support.settings import default_log_settings, default_settings
 
@@ -35,21 +35,21 @@ PRODUCERS = (ProducerId(1), ProducerId(2))
 
 
 class Killed(BaseException):
-    """The process is gone at this very step."""
+    """The process was killed."""
 
 
 class Inline:
-    """The worker's work in this process; remembers its last job and how far it came."""
+    """Runs jobs in this process; remembers its last job and how far it got."""
 
     job: CleanJob | None = None
     clean_end = 0
 
-    async def carry_out(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
+    async def run(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
         self.job = job
-        answer = carry_out(job, lambda: None)
-        if isinstance(answer, Cleaned):
-            self.clean_end = int(answer.end_offset)
-        return answer
+        result = run_job(job, lambda: None)
+        if isinstance(result, Cleaned):
+            self.clean_end = int(result.end_offset)
+        return result
 
     async def stop(self) -> None:
         return
@@ -65,7 +65,7 @@ class Written(NamedTuple):
 
 
 class History:
-    """A partition, and beside it everything that was ever written to it."""
+    """A partition, and everything that was ever written to it."""
 
     def __init__(self, folder: Path, map_bytes: int) -> None:
         self.folder = folder / "topic-0"
@@ -183,7 +183,7 @@ class History:
                 self.horizons[record.offset] = earliest, latest
         self.attempted_end = int(job.end_offset)
         if done:
-            self.clean_end = self.worker.clean_end  # short of the job's end when its map was full
+            self.clean_end = self.worker.clean_end  # before the job's end if its map was full
             self.cleaned_at = self.now
 
     def producers(self) -> list[tuple[int, ...]]:
@@ -198,7 +198,7 @@ class History:
             for producer in self.log.producers.producers.values()
         )
 
-    # What must hold
+    # Invariants
 
     def check(self) -> None:
         shown = self.read_through()
@@ -208,7 +208,7 @@ class History:
             assert (record.key, record.value) == (original.key, original.value)
         assert self.state_of(shown) == self.state_of(self.committed())
         assert [r.offset for r in shown] == sorted({r.offset for r in shown})
-        # What a finished round left, and what a killed one may have taken already.
+        # What a finished round left, and what a killed one may have removed.
         finished = self.last_of_each_key(self.clean_end)
         started = self.last_of_each_key(self.attempted_end)
         for record in shown:
@@ -225,13 +225,13 @@ class History:
                 assert record.offset in offsets, f"{record} was never compacted and is lost"
 
     def last_of_each_key(self, end: int) -> set[int]:
-        """The offsets that compaction up to `end` has to leave."""
+        """The offsets that compaction up to `end` must retain."""
         below = [record for record in self.committed() if record.offset < end]
         last = {record.key: record.offset for record in below if record.key is not None}
         return set(last.values())
 
     def check_grace_is_over(self) -> None:
-        """What a round met after its horizon is gone."""
+        """Whether a round has read it after its horizon."""
         offsets = {record.offset for record in self.read_through()}
         for offset, (_, latest) in self.horizons.items():
             if latest is not None and latest <= self.cleaned_at and offset < self.clean_end:
@@ -297,10 +297,10 @@ COMPACTION = default_settings(
 
 @contextmanager
 def killed_at(step: int) -> Iterator[Callable[[], int]]:
-    """Die at the given change of the disk; nothing is changed from there on."""
+    """Be killed at the given change of the disk."""
     taken = 0
 
-    def deadly(real: Callable[..., Any]) -> Callable[..., Any]:
+    def killing(real: Callable[..., Any]) -> Callable[..., Any]:
         def stepping(*arguments: Any, **fields: Any) -> Any:
             nonlocal taken
             taken += 1
@@ -311,14 +311,14 @@ def killed_at(step: int) -> Iterator[Callable[[], int]]:
         return stepping
 
     with (
-        mock.patch.object(os, "rename", deadly(os.rename)),
-        mock.patch.object(os, "unlink", deadly(os.unlink)),
-        mock.patch.object(os, "fsync", deadly(os.fsync)),
-        mock.patch.object(os, "utime", deadly(os.utime)),
+        mock.patch.object(os, "rename", killing(os.rename)),
+        mock.patch.object(os, "unlink", killing(os.unlink)),
+        mock.patch.object(os, "fsync", killing(os.fsync)),
+        mock.patch.object(os, "utime", killing(os.utime)),
         mock.patch.object(
             cleaned_files,
-            "_write_whole",
-            deadly(cleaned_files._write_whole),  # noqa: SLF001 - the one place where its bytes go
+            "_write_all",
+            killing(cleaned_files._write_all),  # noqa: SLF001 - all bytes are written by it
         ),
     ):
         yield lambda: taken

@@ -1,4 +1,4 @@
-"""The broker's side of upkeep: who is chosen, what is accepted, what is set aside."""
+"""The broker's side of upkeep: the choice of partitions, and what becomes of results."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from penstock.protocol.records import build_batch, read_records
 from penstock.upkeep.jobs import Cleaned, CleanJob, CorruptLog, JobFailed
 from penstock.upkeep.scheduler import Upkeep, UpkeepTarget, restart_delay_ms
 from penstock.upkeep.settings import INTERVALS, CompactionSettings, Intervals, UpkeepSettings
-from penstock.upkeep.worker import carry_out
+from penstock.upkeep.worker import run_job
 from tests.support.appending import append_batch
 from tests.support.settings import default_log_settings, default_settings
 
@@ -28,38 +28,38 @@ KEEP = default_settings(RetentionSettings, delete=False)
 
 
 class Inline:
-    """The worker's work in this process, with something else happening in the middle."""
+    """Runs jobs in this process, with a change of the log meanwhile."""
 
     def __init__(self) -> None:
         self.jobs: list[CleanJob] = []
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
-        self.answer: JobFailed | CorruptLog | None = None
+        self.result: JobFailed | CorruptLog | None = None
         self.stopped = 0
 
-    async def carry_out(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
+    async def run(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
         self.jobs.append(job)
-        done = carry_out(job, lambda: None)
+        done = run_job(job, lambda: None)
         if self.meanwhile is not None:
             await self.meanwhile()
-        return self.answer or done
+        return self.result or done
 
     async def stop(self) -> None:
         self.stopped += 1
 
 
-class House:
-    """Some partitions under one upkeep, and a clock that a test moves."""
+class Scenario:
+    """Partitions under one upkeep, and a clock that the test moves."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now = START
-        self.kept: list[UpkeepTarget] = []
+        self.targets: list[UpkeepTarget] = []
         self.worker = Inline()
         self.upkeep = self.new_upkeep()
 
     def new_upkeep(self) -> Upkeep:
         return Upkeep(
-            lambda: self.kept,
+            lambda: self.targets,
             self.worker,
             default_settings(UpkeepSettings),
             clock=lambda: self.now,
@@ -76,7 +76,7 @@ class House:
         log = PartitionLog.open(
             self.folder / name, default_log_settings(), OpenFiles(8), now=self.now, clean=True
         )
-        self.kept.append(UpkeepTarget(log, retention, compaction))
+        self.targets.append(UpkeepTarget(log, retention, compaction))
         return log
 
     def write(self, log: PartitionLog, *keys: bytes, roll: bool = True) -> None:
@@ -91,200 +91,209 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def scenario(tmp_path: Path) -> Iterator[Scenario]:
+    made = Scenario(tmp_path)
     yield made
-    for kept in made.kept:
-        kept.log.close(sync=False)
+    for target in made.targets:
+        target.log.close(sync=False)
 
 
 def offsets(log: PartitionLog) -> list[int]:
-    found: list[int] = []
+    offsets: list[int] = []
     offset = log.start_offset
     while offset < log.end_offset:
         view = log.read(offset, max_bytes=1 << 20).view
         for position, header in iterate_headers(view):
-            found += [record.offset for record in read_records(view, position)]
+            offsets += [record.offset for record in read_records(view, position)]
             offset = header.end_offset
-    return found
+    return offsets
 
 
-def leftovers(house: House) -> list[str]:
-    return [path.name for path in house.folder.rglob("*.cleaned")]
+def leftovers(scenario: Scenario) -> list[str]:
+    return [path.name for path in scenario.folder.rglob("*.cleaned")]
 
 
-def test_a_dirty_partition_is_compacted_once(house: House) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"b")
-    house.write(log, b"a")
-    house.write(log, b"c", roll=False)
-    assert house.compact()
+def test_a_dirty_partition_is_compacted_once(scenario: Scenario) -> None:
+    log = scenario.partition()
+    scenario.write(log, b"a", b"b")
+    scenario.write(log, b"a")
+    scenario.write(log, b"c", roll=False)
+    assert scenario.compact()
     assert offsets(log) == [1, 2, 3]
-    assert not house.compact()
-    assert house.upkeep.stats.compactions == 1
+    assert not scenario.compact()
+    assert scenario.upkeep.stats.compactions == 1
 
 
-def test_the_dirtiest_partition_goes_first(house: House) -> None:
-    half, whole = house.partition("half-0"), house.partition("whole-0")
-    house.write(half, b"a")
-    assert house.compact()
-    house.write(half, b"b", b"c")
-    house.write(whole, b"a")
-    assert house.compact()
-    assert house.compact()
-    assert [Path(job.folder).name for job in house.worker.jobs] == ["half-0", "whole-0", "half-0"]
+def test_the_dirtiest_partition_is_compacted_first(scenario: Scenario) -> None:
+    half, whole = scenario.partition("half-0"), scenario.partition("whole-0")
+    scenario.write(half, b"a")
+    assert scenario.compact()
+    scenario.write(half, b"b", b"c")
+    scenario.write(whole, b"a")
+    assert scenario.compact()
+    assert scenario.compact()
+    assert [Path(job.folder).name for job in scenario.worker.jobs] == [
+        "half-0",
+        "whole-0",
+        "half-0",
+    ]
 
 
-def test_a_topic_that_is_not_compacted_is_left_alone(house: House) -> None:
-    house.write(
-        house.partition(compaction=default_settings(CompactionSettings, compact=False)), b"a", b"a"
+def test_a_topic_without_compaction_is_not_compacted(scenario: Scenario) -> None:
+    scenario.write(
+        scenario.partition(compaction=default_settings(CompactionSettings, compact=False)),
+        b"a",
+        b"a",
     )
-    assert not house.compact()
+    assert not scenario.compact()
 
 
-def test_the_checkpoint_is_kafkas_and_survives_a_restart(house: House) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"a")
-    house.compact()
-    checkpoint = house.folder / "cleaner-offset-checkpoint"
+def test_the_checkpoint_has_kafkas_format_and_survives_a_restart(scenario: Scenario) -> None:
+    log = scenario.partition()
+    scenario.write(log, b"a", b"a")
+    scenario.compact()
+    checkpoint = scenario.folder / "cleaner-offset-checkpoint"
     assert checkpoint.read_text() == "0\n1\ntopic 0 2\n"
-    house.upkeep = house.new_upkeep()
-    house.write(log, b"b", b"b", b"b", b"b", b"b", b"b")
-    assert house.compact()
-    assert house.worker.jobs[-1].first_dirty_offset == 2
+    scenario.upkeep = scenario.new_upkeep()
+    scenario.write(log, b"b", b"b", b"b", b"b", b"b", b"b")
+    assert scenario.compact()
+    assert scenario.worker.jobs[-1].first_dirty_offset == 2
 
 
-def test_a_topic_made_again_under_the_same_name_starts_unclean(house: House) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"a")
-    house.compact()
-    house.kept.clear()
+def test_a_topic_that_was_created_again_starts_dirty(scenario: Scenario) -> None:
+    log = scenario.partition()
+    scenario.write(log, b"a", b"a")
+    scenario.compact()
+    scenario.targets.clear()
     log.close(sync=False)
-    log.folder.rename(house.folder / "gone")
-    again = house.partition()
-    house.write(again, b"a", b"b", b"c")
-    assert house.compact()
-    assert house.worker.jobs[-1].first_dirty_offset == 0
+    log.folder.rename(scenario.folder / "deleted")
+    again = scenario.partition()
+    scenario.write(again, b"a", b"b", b"c")
+    assert scenario.compact()
+    assert scenario.worker.jobs[-1].first_dirty_offset == 0
 
 
-def test_a_damaged_partition_is_set_aside_and_told_once(
-    house: House, caplog: pytest.LogCaptureFixture
+def test_a_corrupt_partition_is_reported_once_and_not_compacted_again(
+    scenario: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"a")
+    log = scenario.partition()
+    scenario.write(log, b"a", b"a")
     path = log.folder / f"{0:020d}.log"
-    rotten = path.read_bytes()[:-1] + b"?"
-    path.write_bytes(rotten)
+    corrupt = path.read_bytes()[:-1] + b"?"
+    path.write_bytes(corrupt)
     with caplog.at_level(logging.ERROR):
-        assert house.compact()
-        assert not house.compact()
+        assert scenario.compact()
+        assert not scenario.compact()
     assert len(caplog.records) == 1
-    assert path.read_bytes() == rotten
-    assert list(house.upkeep.rotten) == [log.topic_partition]
+    assert path.read_bytes() == corrupt
+    assert list(scenario.upkeep.corrupt) == [log.topic_partition]
 
 
-def test_a_failed_round_is_tried_again_later(house: House) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"a")
-    house.worker.answer = JobFailed("no room")
-    assert house.compact()
-    assert not leftovers(house)
-    house.worker.answer = None
-    assert not house.compact()
-    house.now = Millis(house.now + INTERVALS.retry_ms)
-    assert house.compact()
+def test_a_failed_round_is_retried_later(scenario: Scenario) -> None:
+    log = scenario.partition()
+    scenario.write(log, b"a", b"a")
+    scenario.worker.result = JobFailed("no space")
+    assert scenario.compact()
+    assert not leftovers(scenario)
+    scenario.worker.result = None
+    assert not scenario.compact()
+    scenario.now = Millis(scenario.now + INTERVALS.retry_ms)
+    assert scenario.compact()
     assert offsets(log) == [1]
 
 
-def test_an_answer_about_a_log_that_changed_is_void(house: House) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"a")
-    house.write(log, b"a", b"b")
+def test_a_result_for_a_log_that_changed_is_void(scenario: Scenario) -> None:
+    log = scenario.partition()
+    scenario.write(log, b"a", b"a")
+    scenario.write(log, b"a", b"b")
 
     async def delete_records() -> None:
-        log.advance_start_offset(Offset(2), house.now)
+        log.advance_start_offset(Offset(2), scenario.now)
 
-    house.worker.meanwhile = delete_records
-    assert house.compact()
-    assert house.upkeep.stats.failed_compactions == 1
+    scenario.worker.meanwhile = delete_records
+    assert scenario.compact()
+    assert scenario.upkeep.stats.failed_compactions == 1
     assert offsets(log) == [2, 3]
-    assert not leftovers(house)
+    assert not leftovers(scenario)
 
 
-def test_an_answer_about_a_partition_that_is_gone_is_void(house: House) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"a")
+def test_a_result_for_a_deleted_partition_is_void(scenario: Scenario) -> None:
+    log = scenario.partition()
+    scenario.write(log, b"a", b"a")
 
     async def delete_topic() -> None:
-        house.kept.clear()
+        scenario.targets.clear()
         log.close(sync=False)
-        log.folder.rename(house.folder / "topic-0.uuid-delete")
+        log.folder.rename(scenario.folder / "topic-0.uuid-delete")
 
-    house.worker.meanwhile = delete_topic
-    assert house.compact()
-    assert house.upkeep.stats.compactions == 0
+    scenario.worker.meanwhile = delete_topic
+    assert scenario.compact()
+    assert scenario.upkeep.stats.compactions == 0
 
 
-def test_readers_in_the_middle_of_a_swap_keep_what_they_see(house: House) -> None:
-    log = house.partition()
-    house.write(log, *[b"a"] * 5000)
-    house.write(log, b"a")
+def test_views_stay_valid_during_a_swap(scenario: Scenario) -> None:
+    log = scenario.partition()
+    scenario.write(log, *[b"a"] * 5000)
+    scenario.write(log, b"a")
     view = log.read(Offset(0), max_bytes=1 << 20).view
     before = bytes(view)
-    house.compact()
+    scenario.compact()
     assert bytes(view) == before
     assert offsets(log) == [5000]
 
 
-def test_retention_deletes_what_is_too_old_and_leaves_what_is_in_work(house: House) -> None:
+def test_retention_skips_the_partition_that_is_being_compacted(scenario: Scenario) -> None:
     day = default_settings(RetentionSettings, delete=True, retention_ms=Millis(1000))
-    log = house.partition(retention=day)
-    house.write(log, b"a", b"a")
-    house.write(log, b"a", roll=False)
+    log = scenario.partition(retention=day)
+    scenario.write(log, b"a", b"a")
+    scenario.write(log, b"a", roll=False)
 
     async def a_long_time_passes() -> None:
-        house.now = Millis(house.now + 5000)
-        await house.upkeep.retain()
+        scenario.now = Millis(scenario.now + 5000)
+        await scenario.upkeep.retain()
         assert log.start_offset == 0
 
-    house.worker.meanwhile = a_long_time_passes
-    assert house.compact()
-    asyncio.run(house.upkeep.retain())
+    scenario.worker.meanwhile = a_long_time_passes
+    assert scenario.compact()
+    asyncio.run(scenario.upkeep.retain())
     assert log.start_offset == 3
-    assert house.upkeep.stats.deleted_segments == 2
+    assert scenario.upkeep.stats.deleted_segments == 2
 
 
-def test_a_partition_gone_between_two_looks_does_not_stop_the_others(house: House) -> None:
+def test_a_partition_whose_folder_is_missing_does_not_affect_the_others(scenario: Scenario) -> None:
     day = default_settings(RetentionSettings, delete=True, retention_ms=Millis(1000))
-    gone, other = house.partition("gone-0", retention=day), house.partition(retention=day)
-    for log in (gone, other):
-        house.write(log, b"a")
-    gone.folder.rename(house.folder / "moved")
-    house.now = Millis(house.now + 5000)
-    asyncio.run(house.upkeep.retain())
+    missing, other = (
+        scenario.partition("missing-0", retention=day),
+        scenario.partition(retention=day),
+    )
+    for log in (missing, other):
+        scenario.write(log, b"a")
+    missing.folder.rename(scenario.folder / "moved")
+    scenario.now = Millis(scenario.now + 5000)
+    asyncio.run(scenario.upkeep.retain())
     assert other.start_offset == 1
-    (house.folder / "moved").rename(gone.folder)
+    (scenario.folder / "moved").rename(missing.folder)
 
 
-def test_deleted_files_are_unlinked_after_their_delay(house: House) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"a")
-    house.compact()
+def test_deleted_files_are_unlinked_after_their_delay(scenario: Scenario) -> None:
+    log = scenario.partition()
+    scenario.write(log, b"a", b"a")
+    scenario.compact()
     assert list(log.folder.glob("*.deleted"))
-    asyncio.run(house.upkeep.sweep())
+    asyncio.run(scenario.upkeep.sweep())
     assert list(log.folder.glob("*.deleted"))
-    house.now = Millis(house.now + default_log_settings().file_delete_delay_ms)
-    asyncio.run(house.upkeep.sweep())
+    scenario.now = Millis(scenario.now + default_log_settings().file_delete_delay_ms)
+    asyncio.run(scenario.upkeep.sweep())
     assert not list(log.folder.glob("*.deleted"))
 
 
-def test_it_runs_until_cancelled_and_ends_its_worker(house: House) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"a")
+def test_it_runs_until_cancelled_and_ends_its_worker(scenario: Scenario) -> None:
+    log = scenario.partition()
+    scenario.write(log, b"a", b"a")
 
     async def scene() -> None:
-        running = asyncio.create_task(house.upkeep.run())
-        while house.upkeep.stats.compactions == 0:
+        running = asyncio.create_task(scenario.upkeep.run())
+        while scenario.upkeep.stats.compactions == 0:
             assert not running.done()
             await asyncio.sleep(0.01)
         running.cancel()
@@ -292,78 +301,80 @@ def test_it_runs_until_cancelled_and_ends_its_worker(house: House) -> None:
             await running
 
     asyncio.run(scene())
-    assert house.worker.stopped
+    assert scenario.worker.stopped
 
 
-def test_a_segment_that_was_emptied_before_a_kill_is_no_obstacle_after_a_clean_stop(
-    house: House,
+def test_a_segment_that_was_emptied_before_a_kill_can_be_compacted_after_a_clean_stop(
+    scenario: Scenario,
 ) -> None:
-    log = house.partition()
-    house.write(log, b"a")
-    house.write(log, b"a")
-    house.write(log, b"b", roll=False)
+    log = scenario.partition()
+    scenario.write(log, b"a")
+    scenario.write(log, b"a")
+    scenario.write(log, b"b", roll=False)
     log.close(sync=False)
     for path in log.segments[0].paths():
         Path(path).write_bytes(b"")
     for clean in (False, True):
-        house.kept.clear()
+        scenario.targets.clear()
         log = PartitionLog.open(
-            log.folder, default_log_settings(), OpenFiles(8), now=house.now, clean=clean
+            log.folder, default_log_settings(), OpenFiles(8), now=scenario.now, clean=clean
         )
         log.set_high_watermark(log.end_offset)
-        house.kept.append(UpkeepTarget(log, KEEP, COMPACT))
+        scenario.targets.append(UpkeepTarget(log, KEEP, COMPACT))
         if not clean:
             log.close(sync=False)
-    assert house.compact()
-    assert house.upkeep.stats.partition_errors == 0
+    assert scenario.compact()
+    assert scenario.upkeep.stats.partition_errors == 0
     assert offsets(log) == [1, 2]
 
 
 def test_a_partition_that_cannot_be_looked_at_does_not_stop_the_compaction_of_others(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken, sound = house.partition("broken-0"), house.partition("sound-0")
-    for log in (broken, sound):
-        house.write(log, b"a", b"a")
+    broken, healthy = scenario.partition("broken-0"), scenario.partition("healthy-0")
+    for log in (broken, healthy):
+        scenario.write(log, b"a", b"a")
     for error in (OSError("bad sector"), ValueError("a bug")):
 
         def fail(segment: Segment, error: Exception = error) -> TimeEntry:
             if "broken-0" in segment.folder:
                 raise error
-            return TimeEntry(house.now, Offset(0))
+            return TimeEntry(scenario.now, Offset(0))
 
         with monkeypatch.context() as patched:
             patched.setattr(Segment, "largest", property(fail))
-            assert house.compact() is isinstance(error, OSError)
-            house.now = Millis(house.now + INTERVALS.retry_ms)
-            assert not house.compact()
-            house.now = Millis(house.now + INTERVALS.retry_ms)
-    assert house.upkeep.stats.partition_errors == 4
-    assert offsets(sound) == [1]
+            assert scenario.compact() is isinstance(error, OSError)
+            scenario.now = Millis(scenario.now + INTERVALS.retry_ms)
+            assert not scenario.compact()
+            scenario.now = Millis(scenario.now + INTERVALS.retry_ms)
+    assert scenario.upkeep.stats.partition_errors == 4
+    assert offsets(healthy) == [1]
     assert len(caplog.records) == 2, "one line for each error, however often it is met"
-    assert list(house.upkeep.failing.values()) == ["ValueError('a bug')"]
-    assert house.compact()
+    assert list(scenario.upkeep.failing.values()) == ["ValueError('a bug')"]
+    assert scenario.compact()
     assert offsets(broken) == [1]
-    assert not house.upkeep.failing
+    assert not scenario.upkeep.failing
 
 
-def test_a_round_that_fails_as_a_whole_is_repeated_after_a_growing_delay(house: House) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"a")
+def test_a_round_that_fails_as_a_whole_is_repeated_after_a_growing_delay(
+    scenario: Scenario,
+) -> None:
+    log = scenario.partition()
+    scenario.write(log, b"a", b"a")
     failures = 5
 
     def partitions() -> list[UpkeepTarget]:
         if upkeep.stats.duties["compaction"].failed_rounds < failures:
             raise RuntimeError("the table is being rebuilt")
-        return house.kept
+        return scenario.targets
 
     intervals = Intervals(restart_ms=Millis(1), restart_max_ms=Millis(4))
     upkeep = Upkeep(
         partitions,
-        house.worker,
+        scenario.worker,
         default_settings(UpkeepSettings),
-        clock=lambda: house.now,
-        steady_clock=lambda: house.now,
+        clock=lambda: scenario.now,
+        steady_clock=lambda: scenario.now,
         intervals=intervals,
     )
 
@@ -384,16 +395,16 @@ def test_a_round_that_fails_as_a_whole_is_repeated_after_a_growing_delay(house: 
     assert [restart_delay_ms(intervals, failed) for failed in (0, 1, 2, 3, 900)] == [1, 2, 4, 4, 4]
 
 
-def test_a_segment_that_lost_batches_is_not_compacted_away(house: House) -> None:
-    log = house.partition()
-    house.write(log, b"a", b"b")
-    house.write(log, b"a")
-    house.write(log, b"c", roll=False)
+def test_a_segment_that_lost_batches_is_not_compacted_away(scenario: Scenario) -> None:
+    log = scenario.partition()
+    scenario.write(log, b"a", b"b")
+    scenario.write(log, b"a")
+    scenario.write(log, b"c", roll=False)
     log.close(sync=False)
-    house.kept.clear()
+    scenario.targets.clear()
     Path(log.segments[0].log.path).write_bytes(b"")
-    again = house.partition()
+    again = scenario.partition()
     again.set_high_watermark(again.end_offset)
-    assert house.compact()
-    assert "was closed with" in house.upkeep.rotten[again.topic_partition]
-    assert not house.worker.jobs
+    assert scenario.compact()
+    assert "was closed with" in scenario.upkeep.corrupt[again.topic_partition]
+    assert not scenario.worker.jobs

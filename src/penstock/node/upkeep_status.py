@@ -30,7 +30,7 @@ _KEYS: Final = {
 def write_status(folder: Path, upkeep: Upkeep, now: Millis) -> None:
     """Replace the file. OSError when the disk refuses."""
     failing = [f"{duty} of {tp}: {why}" for (tp, duty), why in upkeep.failing.items()]
-    damaged = [f"{tp}: {why}" for tp, why in upkeep.rotten.items()]
+    damaged = [f"{tp}: {why}" for tp, why in upkeep.corrupt.items()]
     status = {  # these are _KEYS
         "pid": os.getpid(),
         "written_at_ms": now,

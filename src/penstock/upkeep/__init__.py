@@ -1,9 +1,8 @@
-"""What happens to closed segments, off the data path: retention, compaction.
+"""Retention and compaction of closed segments, off the data path.
 
-scheduler   the broker's side: when, which partition, and the swap. Reaches no numba
-choose      which partition is dirty enough, and how far it may be cleaned: pure
-grouping    which segments become one: pure
-work        what is asked of the worker and what it answers
-worker      a process of its own at the lowest priority; writes `.cleaned` files and nothing else
-clean       one job: map the keys, filter the batches, write the cleaned segments
+scheduler           on the broker's loop: when, which partition, and the swap; imports no numba
+compaction_plan     which partition, how far, and which segments are joined: pure
+jobs                the messages between broker and worker
+worker              a process at the lowest priority; writes `.cleaned` files and nothing else
+compact_partition   one job: map the keys, filter the batches, write the cleaned segments
 """

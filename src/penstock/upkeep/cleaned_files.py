@@ -1,7 +1,7 @@
-"""The files of one cleaned segment while it is written: all named `.cleaned`, so nobody reads them.
+"""The files of one cleaned segment while it is written, named `.cleaned`.
 
-A file left behind by a killed worker is swept away by whoever comes next: it never was part of the
-log. Index entries follow the log's own rule: one when more than an interval of bytes went by.
+Such files are not part of the log: those of a killed worker are removed by the next one, or at the
+next start. Index entries follow the log's rule: one after each interval of bytes.
 """
 
 import os
@@ -23,19 +23,19 @@ def segment_path(folder: str, base_offset: Offset, kind: str) -> str:
 
 
 def remove_leftovers(folder: str) -> None:
-    """What an earlier worker left here when it was killed or failed."""
+    """Remove the files of a worker that was killed or failed."""
     with os.scandir(folder) as entries:
         remove_files([entry.path for entry in entries if entry.name.endswith(SUFFIX)])
 
 
 class CleanedFiles:
-    """The cleaned segment: its batches go to the file at once, its indexes at the end."""
+    """A cleaned segment: batches are written immediately, indexes at the end."""
 
     def __init__(self, folder: str, base_offset: Offset, *, index_interval_bytes: int) -> None:
         self.base_offset = base_offset
         self.size_bytes: int = 0
         self.max_timestamp: Millis = NO_TIMESTAMP
-        self.is_changed = False  # any batch is not as it was, or not there any more
+        self.is_changed = False  # a batch was changed or removed
         self._folder = folder
         self._index_interval_bytes = index_interval_bytes
         self._unindexed_bytes = 0
@@ -44,11 +44,11 @@ class CleanedFiles:
         self._time_index = bytearray()
         self._timestamp_indexed = NO_TIMESTAMP
         self._transaction_index = bytearray()
-        # "x": should another worker still write here, one of the two fails instead of both mixing.
+        # "x": if another worker still writes here, one of the two fails.
         self._log: BinaryIO = open(self._path("log"), "xb", buffering=0)  # noqa: SIM115 - closed by finish or discard
 
     def note_batch(self, size_bytes: int, last_offset: Offset, max_timestamp: Millis) -> None:
-        """Index the batch that comes next in the file."""
+        """Index the next batch of the file."""
         if self._unindexed_bytes > self._index_interval_bytes:
             relative = last_offset - self.base_offset
             self._offset_index += OFFSET_ENTRY.pack(relative, self.size_bytes)
@@ -63,13 +63,13 @@ class CleanedFiles:
     def note_aborted(self, aborted: AbortedEntry) -> None:
         self._transaction_index += ABORTED_ENTRY.pack(_TRANSACTION_INDEX_VERSION, *aborted)
 
-    def write(self, parts: Sequence[memoryview]) -> None:
-        """The bytes of the batches that were noted, in their order."""
-        for part in parts:
-            _write_whole(self._log, part)
+    def write(self, chunks: Sequence[memoryview]) -> None:
+        """Write the bytes of the batches that were noted, in order."""
+        for chunk in chunks:
+            _write_all(self._log, chunk)
 
     def finish(self, replaces: tuple[Offset, ...], *, modified_ns: int) -> CleanedSegment:
-        """Everything on disk for good, dated as the newest segment it stands for."""
+        """Write and sync all files, with the modification time of the newest segment replaced."""
         self._note_time()
         os.fsync(self._log.fileno())
         self._log.close()
@@ -82,7 +82,7 @@ class CleanedFiles:
         return CleanedSegment(self.base_offset, replaces, self.size_bytes, self.max_timestamp)
 
     def discard(self) -> None:
-        """As if it had never been written."""
+        """Remove the files."""
         self._log.close()
         remove_files([self._path(kind) for kind in ("log", "index", "timeindex", "txnindex")])
 
@@ -94,13 +94,13 @@ class CleanedFiles:
 
     def _write_index(self, kind: str, entries: bytearray) -> None:
         with open(self._path(kind), "xb", buffering=0) as file:
-            _write_whole(file, memoryview(entries))
+            _write_all(file, memoryview(entries))
             os.fsync(file.fileno())
 
     def _path(self, kind: str) -> str:
         return segment_path(self._folder, self.base_offset, kind) + SUFFIX
 
 
-def _write_whole(file: BinaryIO, part: memoryview) -> None:
-    while part:
-        part = part[file.write(part) :]
+def _write_all(file: BinaryIO, chunk: memoryview) -> None:
+    while chunk:
+        chunk = chunk[file.write(chunk) :]

@@ -1,13 +1,12 @@
 """One round of compaction over one partition's closed segments: map the dirty keys, then filter.
 
-Reads segments and writes `.cleaned` files; touches nothing else, so it may be killed at any moment.
-What it keeps of the range it cleans: the last record of each key; a tombstone or a marker until its
-grace period is over; every offset where it was. A batch from which nothing was taken is copied byte
-for byte. Malformed: the partition is damaged, and nothing is left behind.
+Reads segments and writes `.cleaned` files, nothing else, so that it may be killed at any moment.
+Retains the last record of each key, tombstones and markers until their retention has passed, and
+the offsets of all records. A batch that loses no record is copied byte for byte. Malformed: the
+partition is corrupt, and no file is left.
 
-The last offset of each key in the dirty part of a log, in bounded memory.
-
-When it is full the round ends at the last offset it knows, and the next round goes on from there.
+The map of keys has bounded memory: when it is full, the round ends at the last offset that it
+covers, and the next round continues from there.
 """
 
 import os
@@ -36,20 +35,20 @@ from penstock.protocol.batch import (
 from penstock.protocol.compression import compress
 from penstock.protocol.control_records import read_marker
 from penstock.upkeep.cleaned_files import CleanedFiles, remove_leftovers, segment_path
-from penstock.upkeep.compaction_plan import SegmentSize, WalkedTransactions, group_segments
+from penstock.upkeep.compaction_plan import SegmentSize, TransactionScan, group_segments
 from penstock.upkeep.jobs import Cleaned, CleanedSegment, CleanJob
-from penstock.upkeep.segment_chunks import Stretch, read_stretches
+from penstock.upkeep.segment_chunks import SegmentChunk, read_chunks
 
 ENTRY_BYTES: Final = 24
-_LOAD_MAX: Final = 0.75  # fuller than that, linear probing walks far
+_LOAD_MAX: Final = 0.75  # above it linear probing gets slow
 _SLOTS_MIN: Final = 4
 
 
 class KeyMap:
-    """Key hashes and their last offsets. Filled once, in offset order, then only asked."""
+    """Key hashes and their last offsets. Filled once, in offset order, then only read."""
 
     def __init__(self, *, map_bytes: int, offset_count: int, seed: tuple[int, int]) -> None:
-        # Never more slots than the dirty offsets need: a small table stays in the cache.
+        # No more slots than the dirty offsets need: a small table stays in the CPU cache.
         slots = min(map_bytes // ENTRY_BYTES, int(offset_count / _LOAD_MAX) + 1)
         self.entries: Final = np.zeros((max(slots, _SLOTS_MIN), 3), dtype=np.uint64)
         self.seed: Final = np.array(seed, dtype=np.uint64)
@@ -57,12 +56,12 @@ class KeyMap:
         self.last_offset: Offset = NO_OFFSET  # all keys up to here are known
         self._count_max = int(len(self.entries) * _LOAD_MAX)
 
-    def add(self, stretch: Stretch, *, skip: Bools, first_offset: Offset) -> bool:
-        """Note the keys of these batches from `first_offset` on; False when the map is full."""
-        reached, self.count, last_offset, rot = compaction_kernels.map_keys(
-            stretch.packed,
-            stretch.unpacked,
-            stretch.table,
+    def add(self, chunk: SegmentChunk, *, skip: Bools, first_offset: Offset) -> bool:
+        """Add the keys of these batches from `first_offset` on; False when the map is full."""
+        reached, self.count, last_offset, problem = compaction_kernels.map_keys(
+            chunk.packed,
+            chunk.unpacked,
+            chunk.table,
             skip,
             first_offset,
             self.entries,
@@ -70,22 +69,22 @@ class KeyMap:
             self._count_max,
             self.seed,
         )
-        if rot:
-            position = stretch.position + int(stretch.table[reached]["position"])
-            raise Malformed(compaction_kernels.REASONS[rot], position)
+        if problem:
+            position = chunk.position + int(chunk.table[reached]["position"])
+            raise Malformed(compaction_kernels.REASONS[problem], position)
         self.last_offset = max(self.last_offset, Offset(last_offset))
-        return reached == len(stretch.table)
+        return reached == len(chunk.table)
 
 
 _NO_BASE_TIMESTAMP: Final = -1
 
 
 def clean(job: CleanJob, pace: Callable[[int], None]) -> Cleaned:
-    """Do the round. `pace` is told of each piece of bytes read, and may take its time."""
+    """Run the round. `pace` is called with the number of bytes read, and may sleep."""
     remove_leftovers(job.folder)
     key_map = map_dirty_keys(job, pace)
     end_offset = Offset(key_map.last_offset + 1)
-    segments = [one for one in _sizes(job) if one.base_offset < end_offset]
+    segments = [size for size in _sizes(job) if size.base_offset < end_offset]
     groups = group_segments(
         segments, segment_bytes=job.segment_bytes, segment_index_bytes=job.segment_index_bytes
     )
@@ -99,64 +98,64 @@ def clean(job: CleanJob, pace: Callable[[int], None]) -> Cleaned:
         end_offset,
         tuple(segment for segment in cleaned if segment is not None),
         read_bytes=filtering.read_bytes,
-        kept_bytes=filtering.kept_bytes,
+        retained_bytes=filtering.retained_bytes,
     )
 
 
 def map_dirty_keys(job: CleanJob, pace: Callable[[int], None]) -> KeyMap:
-    """The last offset of each key from the first dirty offset on, as far as the map holds them."""
+    """The last offset of each key from the first dirty offset on, up to the map's limit."""
     first_offset = job.first_dirty_offset
     key_map = KeyMap(
         map_bytes=job.map_bytes, offset_count=job.end_offset - first_offset, seed=job.seed
     )
-    transactions = WalkedTransactions(job.aborted, first_offset)
+    transactions = TransactionScan(job.aborted, first_offset)
     for segment in _sizes(job):
         if segment.end_offset <= first_offset:
             continue
-        for stretch in _stretches(job, segment, first_offset):
-            pace(len(stretch.packed))
-            table = stretch.table
-            within = stretch.slice(0, int(np.sum(table["base_offset"] < job.end_offset)))
+        for chunk in _chunks(job, segment, first_offset):
+            pace(len(chunk.packed))
+            table = chunk.table
+            within = chunk.slice(0, int(np.sum(table["base_offset"] < job.end_offset)))
             skip = _aborted_or_control(within, transactions)
             if not key_map.add(within, skip=skip, first_offset=first_offset):
                 return key_map
-        # Offsets at the end of a segment may be gone already: they are known to hold nothing.
+        # Records at the end of a segment may have been removed: there is nothing to map.
         known_to = min(segment.end_offset, job.end_offset) - 1
         key_map.last_offset = max(key_map.last_offset, Offset(known_to))
     return key_map
 
 
-def _aborted_or_control(stretch: Stretch, transactions: WalkedTransactions) -> Bools:
-    table = stretch.table
+def _aborted_or_control(chunk: SegmentChunk, transactions: TransactionScan) -> Bools:
+    table = chunk.table
     skip: Bools = table["attributes"] & CONTROL != 0
     for index in np.flatnonzero(table["attributes"] & TRANSACTIONAL).tolist():
         if skip[index]:
-            _on_marker(stretch, index, transactions)
+            _on_marker(chunk, index, transactions)
         else:
-            skip[index] = _on_batch(stretch, index, transactions)
+            skip[index] = _on_batch(chunk, index, transactions)
     return skip
 
 
-def _on_batch(stretch: Stretch, index: int, transactions: WalkedTransactions) -> bool:
-    batch = stretch.table[index]
+def _on_batch(chunk: SegmentChunk, index: int, transactions: TransactionScan) -> bool:
+    batch = chunk.table[index]
     return transactions.on_batch(ProducerId(int(batch["producer_id"])), _last_offset(batch))
 
 
 def _on_marker(
-    stretch: Stretch, index: int, transactions: WalkedTransactions
+    chunk: SegmentChunk, index: int, transactions: TransactionScan
 ) -> tuple[bool, AbortedEntry | None]:
-    """Whether a marker's transaction left nothing, and the abort to keep in the index."""
-    batch = stretch.table[index]
+    """Whether nothing of a marker's transaction is left, else the abort to retain in the index."""
+    batch = chunk.table[index]
     if batch["record_count"] == 0:
-        return True, None  # an earlier round took the marker and left the header
-    marker = read_marker(stretch.packed.data, int(batch["position"]))
+        return True, None  # an earlier round removed the marker and left the header
+    marker = read_marker(chunk.packed.data, int(batch["position"]))
     if marker.commit:
         return transactions.on_commit(marker.producer_id, _last_offset(batch)), None
     return transactions.on_abort(marker.producer_id, _last_offset(batch))
 
 
 class _Filtering:
-    """The second walk: from the first segment to the end of the round, group after group."""
+    """The second pass: from the first segment to the end of the round, group after group."""
 
     def __init__(
         self,
@@ -167,13 +166,13 @@ class _Filtering:
         last_segment: SegmentSize | None,
     ) -> None:
         self.read_bytes = 0
-        self.kept_bytes = 0
+        self.retained_bytes = 0
         self._job = job
         self._key_map = key_map
         self._pace = pace
         self._last_segment = last_segment
         start = job.base_offsets[0] if job.base_offsets else Offset(0)
-        self._transactions = WalkedTransactions(job.aborted, start)
+        self._transactions = TransactionScan(job.aborted, start)
         self._last_offsets = np.array(
             [p.last_offset for p in job.producers if p.last_offset is not None], dtype=np.int64
         )
@@ -182,18 +181,18 @@ class _Filtering:
         }
 
     def clean_group(self, group: Sequence[SegmentSize]) -> CleanedSegment | None:
-        """One cleaned segment for the group; None when it is a single one that stays as it is."""
+        """One cleaned segment for the group; None when it is a single one without a change."""
         job = self._job
         files = CleanedFiles(
             job.folder, group[0].base_offset, index_interval_bytes=job.index_interval_bytes
         )
         try:
             for segment in group:
-                for stretch in _stretches(job, segment, Offset(0)):
-                    self._pace(int(stretch.table["size"].sum()))
-                    self._filter(stretch, segment, files)
+                for chunk in _chunks(job, segment, Offset(0)):
+                    self._pace(int(chunk.table["size"].sum()))
+                    self._filter(chunk, segment, files)
                 self.read_bytes += segment.size_bytes
-            self.kept_bytes += files.size_bytes
+            self.retained_bytes += files.size_bytes
             if len(group) == 1 and not files.is_changed:
                 files.discard()
                 return None
@@ -204,20 +203,20 @@ class _Filtering:
             files.discard()
             raise
 
-    def _filter(self, stretch: Stretch, segment: SegmentSize, files: CleanedFiles) -> None:
-        table = stretch.table
-        verdicts = self._verdicts(stretch, segment, files)
+    def _filter(self, chunk: SegmentChunk, segment: SegmentSize, files: CleanedFiles) -> None:
+        table = chunk.table
+        flags = self._flags(chunk, segment, files)
         section_bytes = int((table["records_end"] - table["records_at"]).sum())
         record_count = int(table["record_count"].sum())
         target = np.empty(
             section_bytes + record_count * compaction_kernels.RECORD_GROWTH_MAX, dtype=np.uint8
         )
         outcomes = np.zeros(len(table), dtype=compaction_kernels.OUTCOME)
-        reached, rot = compaction_kernels.filter_records(
-            stretch.packed,
-            stretch.unpacked,
+        reached, problem = compaction_kernels.filter_records(
+            chunk.packed,
+            chunk.unpacked,
             table,
-            verdicts,
+            flags,
             self._key_map.entries,
             self._key_map.seed,
             self._key_map.last_offset,
@@ -227,73 +226,72 @@ class _Filtering:
             target,
             outcomes,
         )
-        if rot:
-            position = stretch.position + int(table[reached]["position"])
-            raise Malformed(compaction_kernels.REASONS[rot], position)
+        if problem:
+            position = chunk.position + int(table[reached]["position"])
+            raise Malformed(compaction_kernels.REASONS[problem], position)
         files.is_changed |= bool(np.any(outcomes["action"] != compaction_kernels.UNTOUCHED))
-        files.write(list(_output(stretch, outcomes, target, files)))
+        files.write(list(_output(chunk, outcomes, target, files)))
 
-    def _verdicts(self, stretch: Stretch, segment: SegmentSize, files: CleanedFiles) -> Bytes:
-        """What is known of each batch without its records."""
-        table = stretch.table
-        verdicts = np.zeros(len(table), dtype=np.uint8)
+    def _flags(self, chunk: SegmentChunk, segment: SegmentSize, files: CleanedFiles) -> Bytes:
+        """What is known of each batch without its records, for the kernel."""
+        table = chunk.table
+        flags = np.zeros(len(table), dtype=np.uint8)
         last_offsets = table["base_offset"] + table["last_offset_delta"]
-        holds_sequence = (table["producer_id"] >= 0) & np.isin(last_offsets, self._last_offsets)
-        verdicts[holds_sequence] |= compaction_kernels.KEEP_EMPTY
+        has_last_sequence = (table["producer_id"] >= 0) & np.isin(last_offsets, self._last_offsets)
+        flags[has_last_sequence] |= compaction_kernels.KEEP_EMPTY
         is_control = table["attributes"] & CONTROL != 0
-        verdicts[is_control] |= compaction_kernels.MARKER
+        flags[is_control] |= compaction_kernels.MARKER
         for index in np.flatnonzero(table["attributes"] & TRANSACTIONAL).tolist():
             if is_control[index]:
-                verdicts[index] |= self._marker_verdict(stretch, index, files)
-            elif _on_batch(stretch, index, self._transactions):
-                verdicts[index] |= compaction_kernels.DISCARD
-        end = stretch.position + int(table[-1]["position"]) + int(table[-1]["size"])
+                flags[index] |= self._marker_flags(chunk, index, files)
+            elif _on_batch(chunk, index, self._transactions):
+                flags[index] |= compaction_kernels.DISCARD
+        end = chunk.position + int(table[-1]["position"]) + int(table[-1]["size"])
         if segment is self._last_segment and end == segment.size_bytes:
-            verdicts[-1] |= (
-                compaction_kernels.KEEP_EMPTY
-            )  # so that the end of the range can still be read
-        # A marker without its record would say nothing of its producer to whoever replays the log.
-        stays_whole = is_control & (verdicts & compaction_kernels.KEEP_EMPTY != 0)
-        verdicts[stays_whole] &= ~np.uint8(compaction_kernels.DISCARD)
-        return verdicts
+            flags[-1] |= compaction_kernels.KEEP_EMPTY  # so that the end of the range is readable
+        # A marker without its record has no information for a replay of the log.
+        keeps_record = is_control & (flags & compaction_kernels.KEEP_EMPTY != 0)
+        flags[keeps_record] &= ~np.uint8(compaction_kernels.DISCARD)
+        return flags
 
-    def _marker_verdict(self, stretch: Stretch, index: int, files: CleanedFiles) -> int:
-        batch = stretch.table[index]
-        left_nothing, aborted = _on_marker(stretch, index, self._transactions)
+    def _marker_flags(self, chunk: SegmentChunk, index: int, files: CleanedFiles) -> int:
+        batch = chunk.table[index]
+        is_empty, aborted = _on_marker(chunk, index, self._transactions)
         if aborted is not None:
             files.note_aborted(aborted)
-        verdict = 0
+        flags = 0
         if (
             self._marker_epochs.get(ProducerId(int(batch["producer_id"])))
             == batch["producer_epoch"]
         ):
-            verdict |= (
-                compaction_kernels.KEEP_EMPTY
-            )  # the only trace of the epoch that fences older ones
-        if left_nothing:
-            verdict |= compaction_kernels.EXPIRES
+            # The only record of the epoch that fences older ones.
+            flags |= compaction_kernels.KEEP_EMPTY
+        if is_empty:
+            flags |= compaction_kernels.EXPIRES
             horizon_passed = batch["base_timestamp"] <= self._job.now
             if batch["attributes"] & compaction_kernels.DELETE_HORIZON and horizon_passed:
-                verdict |= compaction_kernels.DISCARD
-        return verdict
+                flags |= compaction_kernels.DISCARD
+        return flags
 
 
 def _output(
-    stretch: Stretch, outcomes: compaction_kernels.Table, target: Bytes, files: CleanedFiles
+    chunk: SegmentChunk, outcomes: compaction_kernels.Table, target: Bytes, files: CleanedFiles
 ) -> Iterator[memoryview]:
-    """The bytes that stay, neighbours that were not touched in one piece."""
-    packed = stretch.packed.data
-    kept = np.flatnonzero(outcomes["action"])
-    batches = stretch.table[kept][["position", "size", "base_offset", "last_offset_delta"]].tolist()
-    ends = outcomes[kept][["action", "max_timestamp"]].tolist()
+    """The bytes that remain; neighbouring batches without a change in one chunk."""
+    packed = chunk.packed.data
+    remaining = np.flatnonzero(outcomes["action"])
+    batches = chunk.table[remaining][
+        ["position", "size", "base_offset", "last_offset_delta"]
+    ].tolist()
+    ends = outcomes[remaining][["action", "max_timestamp"]].tolist()
     run_start = run_end = 0
     for index, (position, size_bytes, base_offset, last_delta), (action, max_timestamp) in zip(
-        kept.tolist(), batches, ends, strict=True
+        remaining.tolist(), batches, ends, strict=True
     ):
         if action != compaction_kernels.UNTOUCHED:
             yield packed[run_start:run_end]
             run_start = run_end = 0
-            rebuilt = _rebuilt(stretch.table[index], outcomes[index], target)
+            rebuilt = _rebuilt(chunk.table[index], outcomes[index], target)
             size_bytes = len(rebuilt)
             yield memoryview(rebuilt)
         elif position == run_end:
@@ -308,7 +306,7 @@ def _output(
 def _rebuilt(
     batch: compaction_kernels.Table, outcome: compaction_kernels.Table, target: Bytes
 ) -> bytearray:
-    """The batch with fewer records, or with none, at the same offsets and sequences."""
+    """The batch with fewer records, or none, with the same offsets and sequence numbers."""
     if outcome["action"] == compaction_kernels.EMPTIED:
         attributes = int(batch["attributes"]) & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
         base_timestamp = _NO_BASE_TIMESTAMP
@@ -344,13 +342,13 @@ def _last_offset(batch: compaction_kernels.Table) -> Offset:
     return Offset(int(batch["base_offset"]) + int(batch["last_offset_delta"]))
 
 
-def _stretches(job: CleanJob, segment: SegmentSize, first_offset: Offset) -> Iterator[Stretch]:
+def _chunks(job: CleanJob, segment: SegmentSize, first_offset: Offset) -> Iterator[SegmentChunk]:
     path = segment_path(job.folder, segment.base_offset, "log")
-    return read_stretches(path, segment.base_offset, first_offset=first_offset)
+    return read_chunks(path, segment.base_offset, first_offset=first_offset)
 
 
 def _sizes(job: CleanJob) -> list[SegmentSize]:
-    """What each segment of the job takes on disk. The last one may reach past the round's end."""
+    """The sizes of the job's segments. The last one may extend past the end of the round."""
     ends = [*job.base_offsets[1:], max(job.end_offset, *job.base_offsets)]
     return [
         SegmentSize(
@@ -368,4 +366,4 @@ def _size_or_zero(path: str) -> int:
     try:
         return os.path.getsize(path)
     except FileNotFoundError:
-        return 0  # an index that was never needed
+        return 0  # the segment has no such index

@@ -1,20 +1,16 @@
-"""Which partition to compact next, and how far. Pure: facts about logs in, a choice out.
+"""The decisions of compaction, from facts about logs: which one, how far, what is joined. Pure.
 
-A log is clean up to its checkpoint and dirty from there. Never cleaned: the active segment, what is
-not yet stable (an open transaction may still be aborted), and what is younger than
-`min.compaction.lag.ms`. The dirtiest log over `min.cleanable.dirty.ratio` goes first; before it
-goes one with dirty records older than `max.compaction.lag.ms`, whatever its ratio.
+A log is clean up to its checkpoint and dirty from there. Never compacted: the active segment, what
+is above the last stable offset (an open transaction may still be aborted), and what is younger than
+`min.compaction.lag.ms`. First comes a log with dirty records older than `max.compaction.lag.ms`,
+then the dirtiest log over `min.cleanable.dirty.ratio`.
 
-Which neighbouring segments become one cleaned segment. Pure.
+Neighbouring segments become one cleaned segment if their sizes before compaction allow it, so that
+the result is never larger than a segment may be (except for a few bytes of delete horizons). What
+shrinks is joined further in later rounds.
 
-Sizes are taken before cleaning, so a group never comes out larger than a segment may be (but for a
-few bytes that delete horizons add); what shrinks is joined further in later rounds.
-
-Which transactions the cleaner is inside of while it walks a log. Pure.
-
-Fed each transactional batch and each marker in offset order. A batch of an aborted transaction can
-go. A marker can go once no batch of its transaction is left before it: until then a reader needs
-the marker (and the `.txnindex` entry of an abort) to tell whether to show those records.
+A batch of an aborted transaction is removed. A marker is removed when no batch of its transaction
+is left before it: until then readers need the marker, and the `.txnindex` entry of an abort.
 """
 
 from collections import deque
@@ -27,26 +23,26 @@ from penstock.upkeep.settings import CompactionSettings
 
 
 class SegmentFacts(NamedTuple):
-    """What choosing needs to know of one segment."""
+    """The facts of one segment."""
 
     base_offset: Offset
     size_bytes: int
-    first_timestamp: Millis  # of its first batch: what max.compaction.lag.ms counts from
+    first_timestamp: Millis  # of its first batch, which max.compaction.lag.ms applies to
     max_timestamp: Millis
 
 
 class LogFacts(NamedTuple):
-    """What choosing needs to know of one partition. The last segment is the active one."""
+    """The facts of one partition. The last segment is the active one."""
 
     segments: Sequence[SegmentFacts]
     start_offset: Offset
     last_stable_offset: Offset
     end_offset: Offset
-    checkpoint: Offset | None  # where the last cleaning stopped
+    checkpoint: Offset | None  # where the last compaction stopped
 
 
 class CleanableRange(NamedTuple):
-    """How far a log may be cleaned, and how much there is to gain."""
+    """How far a log may be compacted, and how much of it is dirty."""
 
     first_dirty_offset: Offset
     end_offset: Offset
@@ -73,27 +69,27 @@ class CompactionCandidate(NamedTuple, Generic[NameT]):
 def cleanable_range(
     log: LogFacts, settings: CompactionSettings, now: Millis
 ) -> CleanableRange | None:
-    """What may be cleaned now; None when that is nothing or not worth it yet."""
+    """What may be compacted now; None when nothing is dirty enough."""
     first_dirty = _first_dirty_offset(log)
     end = max(first_dirty, _end_cleanable_offset(log, first_dirty, settings, now))
     closed = log.segments[:-1]
     ends = [segment.base_offset for segment in log.segments[1:]]
     dirty = [s for s, s_end in zip(closed, ends, strict=True) if s_end > first_dirty]
-    found = CleanableRange(
+    cleanable = CleanableRange(
         first_dirty,
         end,
         clean_bytes=sum(s.size_bytes for s in closed) - sum(s.size_bytes for s in dirty),
         dirty_bytes=sum(s.size_bytes for s in dirty if s.base_offset < end),
         is_overdue=_is_overdue(dirty, settings, now),
     )
-    if found.dirty_bytes == 0:
+    if cleanable.dirty_bytes == 0:
         return None
-    worth_it = found.is_overdue or found.dirty_ratio > settings.min_cleanable_dirty_ratio
-    return found if worth_it else None
+    is_due = cleanable.is_overdue or cleanable.dirty_ratio > settings.min_cleanable_dirty_ratio
+    return cleanable if is_due else None
 
 
 def dirtiest(candidates: Iterable[CompactionCandidate[NameT]]) -> CompactionCandidate[NameT] | None:
-    """The one with the most to gain: an overdue log before any other, then by dirty ratio."""
+    """An overdue log before any other, then by dirty ratio."""
     return max(
         candidates,
         key=lambda c: (c.cleanable.is_overdue, c.cleanable.dirty_ratio),
@@ -102,7 +98,7 @@ def dirtiest(candidates: Iterable[CompactionCandidate[NameT]]) -> CompactionCand
 
 
 def _first_dirty_offset(log: LogFacts) -> Offset:
-    """The checkpoint, unless the log was cut below it or its start has moved past it."""
+    """The checkpoint, unless the log was truncated below it or starts after it."""
     checkpoint = log.checkpoint
     if checkpoint is None or not log.start_offset <= checkpoint <= log.end_offset:
         return log.start_offset
@@ -112,7 +108,7 @@ def _first_dirty_offset(log: LogFacts) -> Offset:
 def _end_cleanable_offset(
     log: LogFacts, first_dirty: Offset, settings: CompactionSettings, now: Millis
 ) -> Offset:
-    """Where the first segment starts that has to stay as it is."""
+    """The base offset of the first segment that must not be compacted."""
     youngest_allowed = now - settings.min_compaction_lag_ms
     for segment, following in zip(log.segments[:-1], log.segments[1:], strict=True):
         is_too_young = (
@@ -128,15 +124,15 @@ def _end_cleanable_offset(
 def _is_overdue(dirty: Sequence[SegmentFacts], settings: CompactionSettings, now: Millis) -> bool:
     if settings.max_compaction_lag_ms is None:
         return False
-    stamps = [s.first_timestamp for s in dirty if s.first_timestamp != NO_TIMESTAMP]
-    return bool(stamps) and min(stamps) < now - settings.max_compaction_lag_ms
+    timestamps = [s.first_timestamp for s in dirty if s.first_timestamp != NO_TIMESTAMP]
+    return bool(timestamps) and min(timestamps) < now - settings.max_compaction_lag_ms
 
 
-_RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # an index holds offsets as 32 bits from the segment's base
+_RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # offsets in an index have 32 bits
 
 
 class SegmentSize(NamedTuple):
-    """What a closed segment takes on disk, and the offsets it spans."""
+    """The size of a closed segment on disk, and its offsets."""
 
     base_offset: Offset
     end_offset: Offset  # where the next one starts
@@ -148,7 +144,7 @@ class SegmentSize(NamedTuple):
 def group_segments(
     segments: Iterable[SegmentSize], *, segment_bytes: int, segment_index_bytes: int
 ) -> list[list[SegmentSize]]:
-    """Cut the row of segments into groups that each fit one segment and its indexes."""
+    """Divide the segments into groups that each fit one segment and its indexes."""
     groups: list[list[SegmentSize]] = []
     for segment in segments:
         if groups and _fits(groups[-1], segment, segment_bytes, segment_index_bytes):
@@ -163,10 +159,10 @@ def _fits(
 ) -> bool:
     joined = [*group, segment]
     return (
-        sum(one.size_bytes for one in joined) <= segment_bytes
-        and sum(one.index_bytes for one in joined) <= segment_index_bytes
-        and sum(one.time_index_bytes for one in joined) <= segment_index_bytes
-        # An empty one adds no entry, so it may be joined from any distance.
+        sum(each.size_bytes for each in joined) <= segment_bytes
+        and sum(each.index_bytes for each in joined) <= segment_index_bytes
+        and sum(each.time_index_bytes for each in joined) <= segment_index_bytes
+        # An empty segment adds no index entry, so that any distance is possible.
         and (
             segment.size_bytes == 0
             or segment.end_offset - 1 - group[0].base_offset <= _RELATIVE_OFFSET_MAX
@@ -174,11 +170,11 @@ def _fits(
     )
 
 
-class WalkedTransactions:
-    """The state of one walk from `start_offset` on."""
+class TransactionScan:
+    """The transactions of batches and markers that are scanned from `start_offset` on."""
 
     def __init__(self, aborted: Iterable[AbortedEntry], start_offset: Offset) -> None:
-        # One that ended before the walk starts has no marker to meet: it would stay open for ever.
+        # The marker of a transaction that ended before the start is never scanned.
         ahead = (entry for entry in set(aborted) if entry.last_offset >= start_offset)
         self._ahead = deque(sorted(ahead, key=lambda entry: entry.first_offset))
         self._aborted: dict[ProducerId, AbortedEntry] = {}
@@ -204,7 +200,7 @@ class WalkedTransactions:
         return False
 
     def on_abort(self, producer_id: ProducerId, offset: Offset) -> tuple[bool, AbortedEntry | None]:
-        """An abort marker: whether nothing of its transaction is left, else the entry to keep."""
+        """An abort marker: whether nothing of its transaction is left, else the entry to retain."""
         self._move_to(offset)
         entry = self._aborted.pop(producer_id, None)
         if producer_id not in self._seen_aborted:
@@ -215,5 +211,5 @@ class WalkedTransactions:
     def _move_to(self, offset: Offset) -> None:
         while self._ahead and self._ahead[0].first_offset <= offset:
             entry = self._ahead.popleft()
-            # A producer has one transaction at a time: an earlier one ended, its marker is gone.
+            # A producer has one transaction at a time: the marker of an earlier one was removed.
             self._aborted[entry.producer_id] = entry

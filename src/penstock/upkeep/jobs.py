@@ -1,7 +1,7 @@
-"""What the broker asks of the compaction worker, what it is told, and the bytes between them.
+"""The jobs of the compaction worker, its results, and their encoding.
 
-A message is four bytes of length and JSON. Only the two ends of one pipe ever speak it, both of the
-same version, so it carries no version of its own.
+A message is four bytes of length and JSON. Broker and worker are of the same version, so that it
+needs no version number.
 """
 
 import json
@@ -13,11 +13,11 @@ from penstock.log.transaction_index import AbortedEntry
 from penstock.model import Millis, Offset, ProducerEpoch, ProducerId
 
 LENGTH: Final = Struct(">I")
-MESSAGE_BYTES_MAX: Final = 256 << 20  # a longer one is a bug at the other end
+MESSAGE_BYTES_MAX: Final = 256 << 20  # a longer message is a bug of the sender
 
 
 class LiveProducer(NamedTuple):
-    """A producer whose state must survive: the batch with its last sequence, or its last marker."""
+    """A producer whose last batch, or else last marker, must be retained."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -26,7 +26,7 @@ class LiveProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CleanJob:
-    """One round over one partition. All of it is decided by the broker, the time included."""
+    """One round over one partition. The broker decides everything, including the time."""
 
     folder: str
     base_offsets: tuple[Offset, ...]  # of every closed segment from the start to `end_offset`
@@ -38,14 +38,14 @@ class CleanJob:
     delete_retention_ms: Millis
     now: Millis
     map_bytes: int
-    bytes_per_second: int | None  # None: as fast as it goes
+    bytes_per_second: int | None  # None: no limit
     seed: tuple[int, int]
     aborted: tuple[AbortedEntry, ...] = ()
     producers: tuple[LiveProducer, ...] = ()
 
 
 class CleanedSegment(NamedTuple):
-    """One `.cleaned` segment, whole and synced, and the closed segments it stands for."""
+    """One `.cleaned` segment, complete and synced, and the segments that it replaces."""
 
     base_offset: Offset
     replaces: tuple[Offset, ...]
@@ -54,22 +54,22 @@ class CleanedSegment(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """The round is written. Up to `end_offset` each key has one record left, or a grace period."""
+    """The round is written: up to `end_offset` the log is compacted."""
 
     end_offset: Offset
     segments: tuple[CleanedSegment, ...]
     read_bytes: int
-    kept_bytes: int
+    retained_bytes: int
 
 
 class CorruptLog(NamedTuple):
-    """The partition's bytes are not what they should be; nothing was written."""
+    """The partition is corrupt; nothing was written."""
 
     reason: str
 
 
 class JobFailed(NamedTuple):
-    """The world is broken (a full disk, a file gone); trying again may help."""
+    """The environment failed (a full disk, a missing file); a retry may succeed."""
 
     reason: str
 
@@ -87,11 +87,11 @@ def read_job(message: bytes) -> CleanJob:
     return CleanJob(**fields)
 
 
-def write_answer(answer: Cleaned | CorruptLog | JobFailed) -> bytes:
-    return _framed({"kind": type(answer).__name__, **answer._asdict()})
+def write_result(result: Cleaned | CorruptLog | JobFailed) -> bytes:
+    return _framed({"kind": type(result).__name__, **result._asdict()})
 
 
-def read_answer(message: bytes) -> Cleaned | CorruptLog | JobFailed:
+def read_result(message: bytes) -> Cleaned | CorruptLog | JobFailed:
     fields = json.loads(message)
     match fields.pop("kind"):
         case "Cleaned":
@@ -103,7 +103,7 @@ def read_answer(message: bytes) -> Cleaned | CorruptLog | JobFailed:
         case "JobFailed":
             return JobFailed(**fields)
         case kind:
-            raise AssertionError(f"the worker answered {kind!r}")
+            raise AssertionError(f"unknown result of the worker: {kind!r}")
 
 
 def _framed(fields: dict[str, Any]) -> bytes:

@@ -1,12 +1,11 @@
-"""Upkeep of a broker's partitions, on its loop: old segments go, compacted ones shrink.
+"""Retention and compaction of a broker's partitions, scheduled on its loop.
 
-Decides and swaps here; reading and writing of segments is the worker's. Between the answer of the
-worker and the swap nothing is awaited, and what changed while it worked (a segment deleted, a
-partition gone) makes the answer void, never the log wrong. Reaches no numba.
+Decides and swaps here; the worker reads and writes segments. Between the result of the worker and
+the swap nothing is awaited, and a change meanwhile (a segment or partition was deleted) makes the
+result void. Imports no numba.
 
-How far each partition has been compacted: `cleaner-offset-checkpoint` of its log folder.
-
-Only saves work: a partition without a row is compacted from its start again, to the same end.
+`cleaner-offset-checkpoint` in the log directory has the offset up to which each partition was
+compacted. It only saves work: a partition without a row is compacted from its start again.
 """
 
 import asyncio
@@ -40,23 +39,23 @@ NAME: Final = "cleaner-offset-checkpoint"
 
 
 class CleanerCheckpoints:
-    """The checkpoints of all log folders, each read when first asked for."""
+    """The checkpoints of all log directories, each read on first use."""
 
     def __init__(self) -> None:
         self._by_folder: dict[Path, dict[TopicPartition, Offset]] = {}
 
     def offset(self, log_folder: Path, partition: TopicPartition) -> Offset | None:
-        """Where the partition's dirty part starts, if it was ever cleaned."""
+        """Where the dirty part of the partition starts, if it was ever compacted."""
         return self._rows(log_folder).get(partition)
 
     def advance(self, log_folder: Path, partition: TopicPartition, offset: Offset) -> None:
-        """The partition is clean up to here, on disk too."""
+        """Store that the partition is clean up to here."""
         rows = self._rows(log_folder)
         rows[partition] = offset
         write_offsets(log_folder / NAME, dict(rows))
 
-    def forget(self, log_folder: Path, partitions: Iterable[TopicPartition]) -> None:
-        """These are gone: whatever takes their names starts unclean."""
+    def remove(self, log_folder: Path, partitions: Iterable[TopicPartition]) -> None:
+        """Remove deleted partitions: new ones of their names start dirty."""
         rows = self._rows(log_folder)
         known = [partition for partition in partitions if partition in rows]
         for partition in known:
@@ -83,7 +82,7 @@ _SEED_BITS: Final = 64
 
 
 class UpkeepTarget(NamedTuple):
-    """A partition and what its topic says about it, as of now."""
+    """A partition and its current settings."""
 
     log: PartitionLog
     retention: RetentionSettings
@@ -91,16 +90,16 @@ class UpkeepTarget(NamedTuple):
 
 
 class Worker(Protocol):
-    """Whoever carries out the jobs: a process of its own in a broker."""
+    """Runs jobs; in a broker, a process of its own."""
 
-    async def carry_out(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed: ...
+    async def run(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed: ...
 
     async def stop(self) -> None: ...
 
 
 @dataclass(slots=True)
 class DutyStats:
-    """How the rounds of one duty went."""
+    """The rounds of one duty."""
 
     rounds: int = 0
     failed_rounds: int = 0
@@ -110,24 +109,24 @@ class DutyStats:
 
 @dataclass(slots=True)
 class UpkeepStats:
-    """Plain counts; whoever publishes metrics reads them."""
+    """Counters, published by the metrics."""
 
     deleted_segments: int = 0
     compactions: int = 0
     failed_compactions: int = 0
-    partition_errors: int = 0  # one partition failed in a round, the others had their turn
+    partition_errors: int = 0  # one partition failed in a round; the others did not
     read_bytes: int = 0
-    kept_bytes: int = 0
+    retained_bytes: int = 0
     duties: dict[str, DutyStats] = field(
         default_factory=lambda: {duty: DutyStats() for duty in DUTIES}
     )
 
 
 class Upkeep:
-    """Retention and compaction of the partitions that `partitions` lists whenever it is asked.
+    """Retention and compaction of the partitions that `partitions` returns.
 
-    No error ends it: a partition that fails is tried again later while the others have their turn,
-    and a round that fails as a whole is repeated after a growing delay.
+    No error ends it: a partition that fails is retried later and does not affect the others, and a
+    round that fails as a whole is repeated after a growing delay.
     """
 
     def __init__(
@@ -142,7 +141,7 @@ class Upkeep:
         intervals: Intervals = INTERVALS,
     ) -> None:
         self.stats: Final = UpkeepStats()
-        self.rotten: dict[TopicPartition, str] = {}  # set aside until the broker starts again
+        self.corrupt: dict[TopicPartition, str] = {}  # not compacted until the broker is restarted
         self.failing: dict[tuple[TopicPartition, str], str] = {}  # duty, and its last error
         self._partitions = partitions
         self._worker = worker
@@ -158,28 +157,28 @@ class Upkeep:
         self._worked_at = NO_TIMESTAMP
 
     async def run(self) -> None:
-        """Keep the partitions until cancelled; the worker ends with it."""
+        """Run until cancelled; the worker ends with it."""
         settings = self._settings
         try:
             async with asyncio.TaskGroup() as tasks:
-                for name, one_round, interval_ms in (
+                for name, run_round, interval_ms in (
                     ("retention", self.retain, settings.retention_interval_ms),
                     ("sweep", self.sweep, self._intervals.sweep_ms),
                     ("compaction", self.compact, settings.compaction_interval_ms),
                 ):
-                    tasks.create_task(self._repeat(name, one_round, interval_ms))
+                    tasks.create_task(self._repeat(name, run_round, interval_ms))
         finally:
             await self._worker.stop()
 
     async def _repeat(
-        self, name: str, one_round: Callable[[], Awaitable[None]], interval_ms: Millis
+        self, name: str, run_round: Callable[[], Awaitable[None]], interval_ms: Millis
     ) -> None:
         duty = self.stats.duties[name]
         while True:
             wait_ms = interval_ms
             try:
-                await one_round()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next round must come
+                await run_round()
+            except Exception as error:  # noqa: BLE001 - after any error there is a next round
                 wait_ms = self._note_failed_round(name, duty, error)
             else:
                 duty.rounds += 1
@@ -188,7 +187,7 @@ class Upkeep:
             await asyncio.sleep(wait_ms / 1000)
 
     def _note_failed_round(self, name: str, duty: DutyStats, error: Exception) -> Millis:
-        """How long to wait before the next round."""
+        """Count it; returns the delay before the next round."""
         wait_ms = restart_delay_ms(self._intervals, duty.failed_in_a_row)
         duty.failed_rounds += 1
         duty.failed_in_a_row += 1
@@ -197,23 +196,23 @@ class Upkeep:
         return wait_ms
 
     async def retain(self) -> None:
-        """One round of retention over all partitions, with room for requests in between."""
-        for kept in list(self._partitions()):
-            if kept.log is not self._in_work:
-                with self._guarded(kept.log, "retention"):
-                    deleted = kept.log.delete_expired(kept.retention, self._clock())
+        """One round of retention over all partitions; the loop serves requests in between."""
+        for target in list(self._partitions()):
+            if target.log is not self._in_work:
+                with self._guarded(target.log, "retention"):
+                    deleted = target.log.delete_expired(target.retention, self._clock())
                     self.stats.deleted_segments += deleted
             await asyncio.sleep(0)
 
     async def sweep(self) -> None:
-        """Unlink what was deleted a while ago, and forget producers that have gone silent."""
-        for kept in list(self._partitions()):
-            with self._guarded(kept.log, "sweep"):
-                kept.log.sweep(self._clock())
+        """Unlink files whose delay has passed, and remove expired producers."""
+        for target in list(self._partitions()):
+            with self._guarded(target.log, "sweep"):
+                target.log.sweep(self._clock())
             await asyncio.sleep(0)
 
     async def compact(self) -> None:
-        """Compact until nothing is dirty; a worker without work for a while ends."""
+        """Compact until nothing is dirty; stop a worker that was idle for a while."""
         while await self.compact_one():
             self._worked_at = self._steady_clock()
         if self._steady_clock() - self._worked_at >= self._intervals.worker_idle_ms:
@@ -232,24 +231,26 @@ class Upkeep:
             self._in_work = None
         return True
 
-    async def _compact(self, kept: UpkeepTarget, cleanable: CleanableRange) -> None:
-        job = self._job(kept, cleanable)
+    async def _compact(self, target: UpkeepTarget, cleanable: CleanableRange) -> None:
+        job = self._job(target, cleanable)
         try:
-            kept.log.check_closed_segments(len(job.base_offsets))
-        except Malformed as damage:  # the compacted form would hide what is missing
-            self._set_aside(kept.log, CorruptLog(str(damage)))
+            target.log.check_closed_segments(len(job.base_offsets))
+        except Malformed as damage:  # compaction would hide that batches are missing
+            self._set_aside(target.log, CorruptLog(str(damage)))
             return
-        answer = await self._worker.carry_out(job)
-        refusal = self._accept(kept.log, job, answer) if isinstance(answer, Cleaned) else answer
-        if isinstance(answer, Cleaned) and refusal is None:
-            await self._note_done(kept.log, answer)
-        elif refusal is not None:
-            self._set_aside(kept.log, refusal)
+        result = await self._worker.run(job)
+        if not self._is_current(target.log, job):
+            result = JobFailed("the log changed meanwhile")
+        failure = self._swap(target.log, result) if isinstance(result, Cleaned) else result
+        if isinstance(result, Cleaned) and failure is None:
+            await self._note_done(target.log, result)
+        elif failure is not None:
+            self._set_aside(target.log, failure)
 
     @contextmanager
     def _guarded(self, log: PartitionLog, duty: str) -> Iterator[None]:
-        """An error costs this partition its round; a later one tries again."""
-        place = log.topic_partition, duty
+        """An error affects this partition only; a later round retries it."""
+        key = log.topic_partition, duty
         try:
             yield
         except Exception as error:
@@ -258,63 +259,63 @@ class Upkeep:
                 retry_at = Millis(self._steady_clock() + self._intervals.retry_ms)
                 self._retry_at[log.topic_partition] = retry_at
             reason = str(error) if isinstance(error, OSError) else repr(error)
-            if self.failing.get(place) != reason:  # one line, however often it is tried
+            if self.failing.get(key) != reason:  # one line, however often it is retried
                 is_bug = not isinstance(error, OSError)
                 logger.error(
-                    "%s of %s failed and is tried again later: %s",
+                    "%s of %s failed and is retried later: %s",
                     duty,
                     log.topic_partition,
                     reason,
                     exc_info=error if is_bug else None,
                 )
-            self.failing[place] = reason
+            self.failing[key] = reason
         else:
-            self.failing.pop(place, None)
+            self.failing.pop(key, None)
 
     def _choose(self) -> CompactionCandidate[UpkeepTarget] | None:
         now, steady_now = self._clock(), self._steady_clock()
         partitions = list(self._partitions())
-        self._forget_gone(partitions)
+        self._remove_deleted(partitions)
         candidates = []
-        for kept in partitions:
-            partition = kept.log.topic_partition
-            if not kept.compaction.compact or partition in self.rotten:
+        for target in partitions:
+            partition = target.log.topic_partition
+            if not target.compaction.compact or partition in self.corrupt:
                 continue
             if self._retry_at.get(partition, steady_now) > steady_now:
                 continue
-            with self._guarded(kept.log, _CHOICE):
-                found = cleanable_range(self._facts(kept), kept.compaction, now)
-                if found is not None:
-                    candidates.append(CompactionCandidate(kept, found))
+            with self._guarded(target.log, _CHOICE):
+                cleanable = cleanable_range(self._facts(target), target.compaction, now)
+                if cleanable is not None:
+                    candidates.append(CompactionCandidate(target, cleanable))
         return dirtiest(candidates)
 
-    def _forget_gone(self, partitions: Iterable[UpkeepTarget]) -> None:
-        """A topic that was deleted, and perhaps made again, is another log with the same name."""
-        present = {kept.log.topic_partition: kept.log for kept in partitions}
-        gone: dict[Path, list[TopicPartition]] = {}
+    def _remove_deleted(self, partitions: Iterable[UpkeepTarget]) -> None:
+        """A topic that was deleted and created again is another log with the same name."""
+        present = {target.log.topic_partition: target.log for target in partitions}
+        deleted: dict[Path, list[TopicPartition]] = {}
         for partition, log in self._known.items():
             if present.get(partition) is not log:
-                gone.setdefault(log.folder.parent, []).append(partition)
+                deleted.setdefault(log.folder.parent, []).append(partition)
                 self._retry_at.pop(partition, None)
-                self.rotten.pop(partition, None)
+                self.corrupt.pop(partition, None)
                 for duty in (*DUTIES, _CHOICE):
                     self.failing.pop((partition, duty), None)
         self._known = present
-        for log_folder, names in gone.items():
+        for log_folder, names in deleted.items():
             try:
-                self._checkpoints.forget(log_folder, names)
-            except OSError as error:  # the rows are written without them next time
+                self._checkpoints.remove(log_folder, names)
+            except OSError as error:  # the next write has no such rows
                 logger.warning("%s: %s", log_folder, error)
 
-    def _facts(self, kept: UpkeepTarget) -> LogFacts:
-        log = kept.log
-        wants_age = kept.compaction.max_compaction_lag_ms is not None  # costs a read per segment
+    def _facts(self, target: UpkeepTarget) -> LogFacts:
+        log = target.log
+        needs_age = target.compaction.max_compaction_lag_ms is not None  # a read per segment
         return LogFacts(
             segments=[
                 SegmentFacts(
                     segment.base_offset,
                     segment.size_bytes,
-                    segment.first_timestamp if wants_age else NO_TIMESTAMP,
+                    segment.first_timestamp if needs_age else NO_TIMESTAMP,
                     segment.max_timestamp,
                 )
                 for segment in log.segments
@@ -325,8 +326,8 @@ class Upkeep:
             checkpoint=self._checkpoints.offset(log.folder.parent, log.topic_partition),
         )
 
-    def _job(self, kept: UpkeepTarget, cleanable: CleanableRange) -> CleanJob:
-        log, settings = kept.log, self._settings
+    def _job(self, target: UpkeepTarget, cleanable: CleanableRange) -> CleanJob:
+        log, settings = target.log, self._settings
         closed = [s.base_offset for s in log.segments[:-1] if s.base_offset < cleanable.end_offset]
         end_of_closed = log.segments[len(closed)].base_offset
         return CleanJob(
@@ -337,7 +338,7 @@ class Upkeep:
             segment_bytes=log.settings.segment_bytes,
             segment_index_bytes=log.settings.segment_index_bytes,
             index_interval_bytes=log.settings.index_interval_bytes,
-            delete_retention_ms=kept.compaction.delete_retention_ms,
+            delete_retention_ms=target.compaction.delete_retention_ms,
             now=self._clock(),
             map_bytes=settings.map_bytes,
             bytes_per_second=settings.bytes_per_second,
@@ -346,13 +347,14 @@ class Upkeep:
             producers=active_producers(log),
         )
 
-    def _accept(self, log: PartitionLog, job: CleanJob, cleaned: Cleaned) -> JobFailed | None:
-        """Put the cleaned segments in place, if the log is still the one they were made from."""
+    def _is_current(self, log: PartitionLog, job: CleanJob) -> bool:
+        """Whether the log still has the closed segments that the job has read."""
         bases = {segment.base_offset for segment in log.segments[:-1]}
-        still_kept = any(kept.log is log for kept in self._partitions())
-        if not still_kept or not bases.issuperset(job.base_offsets):
-            return JobFailed("the log changed meanwhile")
-        replacements = [Replacement(one.replaces, (one.base_offset,)) for one in cleaned.segments]
+        is_present = any(target.log is log for target in self._partitions())
+        return is_present and bases.issuperset(job.base_offsets)
+
+    def _swap(self, log: PartitionLog, cleaned: Cleaned) -> JobFailed | None:
+        replacements = [Replacement(new.replaces, (new.base_offset,)) for new in cleaned.segments]
         try:
             log.swap(replacements, self._clock())
         except OSError as error:
@@ -362,41 +364,41 @@ class Upkeep:
     async def _note_done(self, log: PartitionLog, cleaned: Cleaned) -> None:
         self.stats.compactions += 1
         self.stats.read_bytes += cleaned.read_bytes
-        self.stats.kept_bytes += cleaned.kept_bytes
+        self.stats.retained_bytes += cleaned.retained_bytes
         log_folder, partition = log.folder.parent, log.topic_partition
         try:
             await asyncio.to_thread(  # it syncs a file
                 self._checkpoints.advance, log_folder, partition, cleaned.end_offset
             )
         except OSError as error:
-            logger.warning("%s: %s", log_folder, error)  # the next start cleans it once more
+            logger.warning("%s: %s", log_folder, error)  # then the next start compacts it again
 
-    def _set_aside(self, log: PartitionLog, answer: CorruptLog | JobFailed) -> None:
-        """Not compacted this time. A damaged partition stays as it is, and is not tried again."""
+    def _set_aside(self, log: PartitionLog, failure: CorruptLog | JobFailed) -> None:
+        """Not compacted this time. A corrupt partition is not compacted again."""
         self.stats.failed_compactions += 1
-        if isinstance(answer, CorruptLog):
-            self.rotten[log.topic_partition] = answer.reason
+        if isinstance(failure, CorruptLog):
+            self.corrupt[log.topic_partition] = failure.reason
             logger.error(
-                "%s is damaged and is not compacted until the broker starts again: %s; "
+                "%s is corrupt and is not compacted until the broker is restarted: %s; "
                 "restore its folder from a copy",
                 log.topic_partition,
-                answer.reason,
+                failure.reason,
             )
         else:
             retry_at = Millis(self._steady_clock() + self._intervals.retry_ms)
             self._retry_at[log.topic_partition] = retry_at
-            logger.warning("%s not compacted now: %s", log.topic_partition, answer.reason)
+            logger.warning("%s was not compacted: %s", log.topic_partition, failure.reason)
         if log.folder.is_dir():
             remove_leftovers(str(log.folder))
 
 
 def restart_delay_ms(intervals: Intervals, failed_before: int) -> Millis:
-    """The wait after a failed round that so many failed ones went before."""
+    """The delay after a failed round that followed `failed_before` failed ones."""
     return Millis(min(intervals.restart_ms << min(failed_before, 30), intervals.restart_max_ms))
 
 
 def active_producers(log: PartitionLog) -> tuple[LiveProducer, ...]:
-    """The producers whose last batch, or else last marker, compaction must leave."""
+    """The producers whose last batch, or else last marker, compaction must retain."""
     return tuple(
         LiveProducer(
             producer.producer_id,

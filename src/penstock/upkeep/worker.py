@@ -1,10 +1,8 @@
-"""The compaction worker: `python -m penstock.upkeep.worker`, started by the broker beside it.
+"""The compaction worker: `python -m penstock.upkeep.worker`, started by the broker.
 
-Takes jobs from standard input, one at a time, and answers on standard output (see `work`). Runs at
-the lowest CPU and disk priority and holds no state between jobs: it may be killed at any moment.
-It ends when its input does, and stops in the middle of a job when the broker is gone.
-
-Holds a reader to a number of bytes a second, averaged over the time it works.
+Reads jobs from standard input, one at a time, and writes results to standard output (see `jobs`).
+Runs at the lowest CPU and disk priority and has no state between jobs: it may be killed at any
+moment. It ends with its input, or within a job when the broker has ended.
 """
 
 import logging
@@ -26,12 +24,12 @@ from penstock.upkeep.jobs import (
     CorruptLog,
     JobFailed,
     read_job,
-    write_answer,
+    write_result,
 )
 
 
 class Throttle:
-    """Call `pay` after each piece of work; it sleeps when the work ran ahead of the rate."""
+    """Limits the bytes per second: `pay` sleeps when more were read."""
 
     def __init__(
         self,
@@ -43,13 +41,13 @@ class Throttle:
         self._bytes_per_second = bytes_per_second
         self._clock = clock
         self._sleep = sleep
-        self._paid_until = clock()  # the time that the bytes so far are worth
+        self._paid_until = clock()  # when the bytes so far would be read at the limit
 
     def pay(self, size_bytes: int) -> None:
         if self._bytes_per_second is None:
             return
         now = self._clock()
-        # Time in which nothing was read is not saved up for a burst.
+        # Idle time does not allow a burst later.
         self._paid_until = max(self._paid_until, now - 1) + size_bytes / self._bytes_per_second
         if self._paid_until > now:
             self._sleep(self._paid_until - now)
@@ -57,32 +55,32 @@ class Throttle:
 
 logger: Final = logging.getLogger(__name__)
 
-_NICEST: Final = 19
+_NICE_MAX: Final = 19
 
 
 def main() -> None:
-    """Serve until the broker closes the pipe."""
-    step_back()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends its worker
-    sys.stdout = sys.stderr  # whatever a library prints must not reach the broker as an answer
-    # Without a buffer: what a broken pipe did not take is not tried again at the interpreter's end.
-    with open(os.dup(1), "wb", buffering=0) as answers:
-        serve(sys.stdin.buffer, answers, _alive_check(os.getppid()))
+    """Run jobs until the broker closes the pipe."""
+    lower_priority()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the broker ends its worker on Ctrl-C
+    sys.stdout = sys.stderr  # what a library prints is not a result
+    # Unbuffered: nothing is written to a broken pipe when the interpreter ends.
+    with open(os.dup(1), "wb", buffering=0) as results:
+        serve(sys.stdin.buffer, results, _alive_check(os.getppid()))
 
 
-def serve(jobs: BinaryIO, answers: BinaryIO, check_alive: Callable[[], None]) -> None:
-    """Answer each job in turn until there are no more, or the broker is gone."""
+def serve(jobs: BinaryIO, results: BinaryIO, check_alive: Callable[[], None]) -> None:
+    """Run one job after another until there are no more, or the broker has ended."""
     while (message := _next_job(jobs)) is not None:
-        answer = memoryview(write_answer(carry_out(read_job(message), check_alive)))
+        result = memoryview(write_result(run_job(read_job(message), check_alive)))
         try:
-            while answer:
-                answer = answer[answers.write(answer) :]
+            while result:
+                result = result[results.write(result) :]
         except BrokenPipeError:
-            return  # killed: the next broker removes what was written
+            return  # the broker was killed: the next one removes the files
 
 
 def _next_job(jobs: BinaryIO) -> bytes | None:
-    """None at the end of the pipe, also in the middle of a message."""
+    """None at the end of the pipe, also within a message."""
     length = jobs.read(LENGTH.size)
     if len(length) < LENGTH.size:
         return None
@@ -91,8 +89,8 @@ def _next_job(jobs: BinaryIO) -> bytes | None:
     return message if len(message) == size_bytes else None
 
 
-def carry_out(job: CleanJob, check_alive: Callable[[], None]) -> Cleaned | CorruptLog | JobFailed:
-    """One job, whatever becomes of it."""
+def run_job(job: CleanJob, check_alive: Callable[[], None]) -> Cleaned | CorruptLog | JobFailed:
+    """Run one job; failures are results."""
     throttle = Throttle(job.bytes_per_second)
 
     def pace(size_bytes: int) -> None:
@@ -107,19 +105,19 @@ def carry_out(job: CleanJob, check_alive: Callable[[], None]) -> Cleaned | Corru
         return JobFailed(str(error))
 
 
-def step_back() -> None:
-    """Leave processor and disk to the brokers wherever they want them."""
-    os.nice(_NICEST)
+def lower_priority() -> None:
+    """Give CPU and disk to the brokers first."""
+    os.nice(_NICE_MAX)
     try:
         psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
-    except (AttributeError, OSError, psutil.Error):  # not every system and container knows it
-        logger.debug("the disk priority stays as it is")
+    except (AttributeError, OSError, psutil.Error):  # not supported by every system and container
+        logger.debug("the disk priority cannot be changed")
 
 
 def _alive_check(broker: int) -> Callable[[], None]:
     def check_alive() -> None:
         if os.getppid() != broker:
-            sys.exit()  # the broker is gone
+            sys.exit()  # the broker has ended
 
     return check_alive
 

@@ -1,7 +1,7 @@
 """The compaction worker as the broker sees it: one process, one job at a time.
 
-Started when first needed and again after it died; ended when idle, for it holds a compiler's worth
-of memory. Never imports what it starts: numba stays out of the broker.
+Started when first needed and again after it ended; stopped when idle, because numba needs much
+memory. Never imports the worker: the broker has no numba.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from penstock.upkeep.jobs import (
     CleanJob,
     CorruptLog,
     JobFailed,
-    read_answer,
+    read_result,
     write_job,
 )
 
@@ -23,30 +23,30 @@ _MODULE: Final = "penstock.upkeep.worker"
 
 
 class WorkerProcess:
-    """Carries out jobs in another process. A worker that dies fails its job and nothing else."""
+    """Runs jobs in another process. A worker that dies fails its job and nothing else."""
 
     def __init__(self) -> None:
         self._running: asyncio.subprocess.Process | None = None
 
     @property
     def pid(self) -> int | None:
-        """Of the worker, while there is one."""
+        """The process id of the worker, if it runs."""
         return None if self._running is None else self._running.pid
 
-    async def carry_out(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
-        """The worker's answer, or JobFailed when it died before it gave one."""
+    async def run(self, job: CleanJob) -> Cleaned | CorruptLog | JobFailed:
+        """The worker's result, or JobFailed when it ended without one."""
         try:
             running = await self._start()
-            return await _ask(running, job)
+            return await _run(running, job)
         except (OSError, EOFError) as error:
             await self.stop()
             return JobFailed(f"the compaction worker ended: {error!r}")
         except asyncio.CancelledError:
-            await self.stop()  # it must not write on while nobody waits for the answer
+            await self.stop()  # it must not write any more files
             raise
 
     async def stop(self) -> None:
-        """End the worker, in the middle of a job if need be."""
+        """End the worker, also within a job."""
         running, self._running = self._running, None
         if running is None:
             return
@@ -69,7 +69,7 @@ class WorkerProcess:
         return self._running
 
 
-async def _ask(
+async def _run(
     running: asyncio.subprocess.Process, job: CleanJob
 ) -> Cleaned | CorruptLog | JobFailed:
     assert running.stdin is not None
@@ -78,4 +78,4 @@ async def _ask(
     await running.stdin.drain()
     (length,) = LENGTH.unpack(await running.stdout.readexactly(LENGTH.size))
     assert length <= MESSAGE_BYTES_MAX
-    return read_answer(await running.stdout.readexactly(length))
+    return read_result(await running.stdout.readexactly(length))
