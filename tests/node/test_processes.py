@@ -106,7 +106,7 @@ def test_a_broker_whose_streams_are_closed_stops_in_good_order(tmp_path: Path, c
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_up_says_that_nobody_reads_where_it_is(tmp_path: Path) -> None:
+def test_up_reports_a_closed_standard_output(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     told = subprocess.run(
@@ -115,7 +115,7 @@ def test_up_says_that_nobody_reads_where_it_is(tmp_path: Path) -> None:
     os.close(writing)
     assert (told.returncode, told.stderr) == (
         1,
-        b"penstock up: nobody reads standard output, so it stopped\n",
+        b"penstock up: stopped, because standard output was closed\n",
     )
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
