@@ -1,8 +1,8 @@
 """One replica of a Raft quorum in Kafka's form (KRaft), without I/O.
 
 Every method takes what happened and the time, and returns the effects that the shell carries out,
-in the order of their fields and all before the next call; then it reports what it did to the log.
-The core reads no clock, no file and no socket, and draws no random number.
+in the order of their fields and all before the next call. Before any other call it then reports
+what it did to the log. The core reads no clock, no file and no socket, and draws no random number.
 """
 
 from collections.abc import Callable, Sequence
