@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup check test test-all coverage demo bench docs pictures clean format java tools
+.PHONY: setup check types test test-all coverage demo bench docs pictures clean format java tools
 
 setup: $(READY)
 
@@ -23,6 +23,13 @@ check: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/python -m deptry .
 	$(BIN)/pytest -q tests/test_tidy.py tests/test_dead_code.py
+
+# Every public name has a known type. pyright finds the package through the interpreter on the path.
+types: $(READY)
+	@mkdir -p build
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pyright --verifytypes penstock --ignoreexternal >build/types.txt \
+		|| { sed -n '/error:/,$$p' build/types.txt; exit 1; }
+	@grep completeness build/types.txt
 
 format: $(READY)
 	$(BIN)/ruff format .
