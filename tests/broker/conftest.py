@@ -1,4 +1,4 @@
-"""A real broker in a thread on loopback, and a raw connection to speak to it with."""
+"""A real broker in a thread on loopback, and a raw connection to it."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ class RunningBroker:
         return asyncio.run_coroutine_threadsafe(on_loop(), self.loop).result(20)
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
-        """Make a topic; configuration keys have underscores for dots."""
+        """Create a topic; configuration keys have underscores for dots."""
         overrides = tuple((key.replace("_", "."), value) for key, value in config.items())
 
         async def ask() -> list[object]:
-            wanted = NewTopic(name, self.cluster.new_topic_id(), partitions, 1, (), overrides)
-            made = await result_of(
-                self.cluster.submit(lambda caller: CreateTopics(caller, (wanted,)))
+            requested = NewTopic(name, self.cluster.new_topic_id(), partitions, 1, (), overrides)
+            created = await result_of(
+                self.cluster.submit(lambda caller: CreateTopics(caller, (requested,)))
             )
-            assert isinstance(made, list)
-            return made
+            assert isinstance(created, list)
+            return created
 
-        (made,) = asyncio.run_coroutine_threadsafe(ask(), self.loop).result(20)
-        if isinstance(made, Refused):
-            raise made
+        (created,) = asyncio.run_coroutine_threadsafe(ask(), self.loop).result(20)
+        if isinstance(created, Refused):
+            raise created
 
     def topic_id(self, name: str) -> bytes:
         topic = self.call(lambda: self.cluster.topic(name))
@@ -114,7 +114,7 @@ StartBroker = Callable[..., RunningBroker]
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """Start brokers with settings of one's own; all are stopped at the end."""
+    """Start brokers with given settings; all are stopped at the end."""
     started: list[RunningBroker] = []
 
     def start(**static: str) -> RunningBroker:

@@ -1,4 +1,4 @@
-"""Clients in a process of their own: `greedy` ones that pipeline, or a `polite` one that waits.
+"""Clients in their own process: `greedy` ones that pipeline, or a `polite` one that waits.
 
 python pipelining_clients.py PORT greedy FRAME_FILE CONNECTIONS    until standard input closes
 python pipelining_clients.py PORT polite FRAME_FILE SECONDS        prints latencies in ms, as JSON
@@ -17,7 +17,7 @@ SENT_BYTES = 512 << 10  # at a time, at least: whole requests
 
 
 def flood(port: int, frame: bytes, connections: int) -> None:
-    """Send as fast as the broker takes it, and drop the replies."""
+    """Send as fast as the broker reads, and drop the responses."""
     selector = selectors.DefaultSelector()
     block = frame * (SENT_BYTES // len(frame) + 1)
     unsent: dict[socket.socket, memoryview] = {}
@@ -62,7 +62,7 @@ if __name__ == "__main__":
     given_port, role, path, amount = sys.argv[1:]
     request = Path(path).read_bytes()
     if role == "greedy":
-        os.nice(10)  # what is measured is the broker, not who gets the processor
+        os.nice(10)  # the broker is measured, not the scheduler
         flood(int(given_port), request, int(amount))
     else:
         sys.stdout.write(json.dumps(ask_politely(int(given_port), request, float(amount))))

@@ -1,4 +1,4 @@
-"""The table of handlers: what clients need is there, and the page about it is true."""
+"""The table of handlers has what clients need, and its page is up to date."""
 
 from pathlib import Path
 

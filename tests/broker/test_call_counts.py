@@ -1,6 +1,6 @@
-"""How many functions of ours a hot request enters: a budget that keeps its path short.
+"""How many of our functions a hot request enters: a budget that keeps its path short.
 
-Counted with `sys.setprofile`, so that it says the same on every machine. Timings are in
+Counted with `sys.setprofile`, so that it is the same on every machine. Timings are in
 `bench/produce_path.py`.
 """
 
@@ -79,12 +79,12 @@ def test_a_produce_enters_few_functions(
 
 def test_a_commit_enters_few_functions(broker: RunningBroker, wire: Wire) -> None:
     broker.create_topic("t")
-    wire.ask(10, 4, key_type=0, coordinator_keys=["g"])
+    wire.call(10, 4, key_type=0, coordinator_keys=["g"])
     partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}
     topics = [{"name": "t", "partitions": [partition]}]
     is_loading = True
     while is_loading:
-        response = wire.ask(8, 9, group_id="g", member_id="", topics=topics)
+        response = wire.call(8, 9, group_id="g", member_id="", topics=topics)
         is_loading = response.topics[0].partitions[0].error_code != 0
     request = frame(7, 8, 9, client_id="rdkafka", group_id="g", member_id="", topics=topics)
     calls = calls_of(broker, request)

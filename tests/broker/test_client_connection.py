@@ -1,4 +1,4 @@
-"""Connections: framing, order, limits, and what rubbish costs: the connection that sent it."""
+"""Connections: framing, order, limits; invalid bytes cost only the connection that sent them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ API_VERSIONS = 18
 
 def is_serving(broker: RunningBroker) -> bool:
     with broker.connect() as wire:
-        return len(wire.ask(API_VERSIONS, 0).api_keys) > 10
+        return len(wire.call(API_VERSIONS, 0).api_keys) > 10
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def is_serving(broker: RunningBroker) -> bool:
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
-def test_rubbish_costs_its_own_connection_and_one_line(
+def test_random_bytes_close_their_own_connection_with_one_log_line(
     broker: RunningBroker, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "penstock.broker"), broker.connect() as wire:
@@ -69,20 +69,20 @@ def test_a_version_that_is_not_served_closes_the_connection(wire: Wire) -> None:
     assert wire.is_closed()
 
 
-def test_an_api_versions_that_is_too_new_is_answered_in_version_0(wire: Wire) -> None:
+def test_an_api_versions_that_is_too_new_gets_version_0(wire: Wire) -> None:
     wire.send_frame(struct.pack(">hhih", API_VERSIONS, 99, 7, -1))
     assert wire.receive_frame() == struct.pack(">ihihhh", 7, 35, 1, API_VERSIONS, 0, 4)
-    assert wire.ask(API_VERSIONS, 4).error_code == 0
+    assert wire.call(API_VERSIONS, 4).error_code == 0
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_api_versions_shows_the_table(wire: Wire, version: int) -> None:
-    rows = {row.api_key: row for row in wire.ask(API_VERSIONS, version).api_keys}
+    rows = {row.api_key: row for row in wire.call(API_VERSIONS, version).api_keys}
     assert (rows[0].min_version, rows[0].max_version) == (0, 13)
     assert (rows[1].min_version, rows[1].max_version) == (4, 18)
 
 
-@pytest.mark.parametrize("version", [0, 3])  # a plain header, a flexible one
+@pytest.mark.parametrize("version", [0, 3])  # a non-flexible header, a flexible one
 def test_a_client_may_name_itself_otherwise_with_every_request(wire: Wire, version: int) -> None:
     tags = b"" if version == 0 else b"\0"
     body = b"" if version == 0 else b"\x02a\x02b\0"
@@ -102,7 +102,7 @@ def test_a_request_in_single_bytes_is_a_request(wire: Wire) -> None:
     assert struct.unpack(">i", wire.receive_frame()[:4]) == (3,)
 
 
-def test_replies_keep_the_order_of_requests_past_a_waiting_fetch(
+def test_responses_keep_the_order_of_requests_behind_a_waiting_fetch(
     broker: RunningBroker, wire: Wire, make_batch: Callable[..., bytearray]
 ) -> None:
     broker.create_topic("t")
@@ -151,7 +151,7 @@ def test_thousands_of_pipelined_requests_are_answered_in_order(wire: Wire) -> No
     assert received == list(range(count))
 
 
-def test_a_half_request_that_stays_half_is_cut_off(start_broker: StartBroker) -> None:
+def test_an_incomplete_request_is_closed_in_time(start_broker: StartBroker) -> None:
     broker = start_broker(penstock_request_timeout_ms="200")
     with broker.connect() as wire:
         wire.socket.sendall(struct.pack(">i", 100) + b"\x00\x12")
@@ -159,7 +159,7 @@ def test_a_half_request_that_stays_half_is_cut_off(start_broker: StartBroker) ->
     assert is_serving(broker)
 
 
-def test_an_idle_connection_is_closed_without_a_word_but_a_waiting_fetch_is_not_idle(
+def test_an_idle_connection_is_closed_without_logging_and_a_waiting_fetch_is_not_idle(
     start_broker: StartBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = start_broker(connections_max_idle_ms="300")
@@ -177,11 +177,11 @@ def test_an_idle_connection_is_closed_without_a_word_but_a_waiting_fetch_is_not_
     assert "closing" not in caplog.text
 
 
-def test_connections_beyond_the_limit_are_closed_at_once(start_broker: StartBroker) -> None:
+def test_connections_beyond_the_limit_are_closed_immediately(start_broker: StartBroker) -> None:
     broker = start_broker(max_connections="3")
     wires = [broker.connect() for _ in range(3)]
     for wire in wires:
-        assert wire.ask(API_VERSIONS, 0).error_code == 0
+        assert wire.call(API_VERSIONS, 0).error_code == 0
     with broker.connect() as late:
         assert late.is_closed()
     for wire in wires:
@@ -196,7 +196,7 @@ def test_one_host_cannot_take_all_connections(start_broker: StartBroker) -> None
     broker = start_broker(max_connections_per_ip="2")
     wires = [broker.connect() for _ in range(2)]
     for wire in wires:
-        assert wire.ask(API_VERSIONS, 0).error_code == 0
+        assert wire.call(API_VERSIONS, 0).error_code == 0
     with broker.connect() as late:
         assert late.is_closed()
     for wire in wires:
@@ -215,7 +215,7 @@ def test_a_client_that_never_reads_stops_being_read(broker: RunningBroker) -> No
 def test_a_thousand_clients_that_never_read_cost_little_memory(
     start_broker: StartBroker, make_batch: Callable[..., bytearray]
 ) -> None:
-    """Each asks ten times for 50 MB of records and for half a megabyte of small answers.
+    """Each requests 50 MB of records and half a megabyte of small responses, ten times.
 
     The broker's own memory grows by less than 100 kB for each; what the kernel maps of the log on
     their behalf is the same pages of the cache for all.
@@ -252,7 +252,7 @@ def own_memory_bytes() -> int:
 
 
 def connect_small(port: int) -> socket.socket:
-    """A client with a small receive buffer of its own."""
+    """A client with a small receive buffer."""
     connected = socket.socket()
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connected.connect(("127.0.0.1", port))
@@ -267,7 +267,7 @@ def big_fetch(correlation_id: int) -> bytes:
     return struct.pack(">i", len(content)) + content
 
 
-def test_a_stop_answers_what_waits_and_leaves_clean_logs(
+def test_a_stop_responds_to_what_waits_and_leaves_clean_logs(
     start_broker: StartBroker, make_batch: Callable[..., bytearray]
 ) -> None:
     broker = start_broker()

@@ -1,4 +1,4 @@
-"""Clients that are not ours write and read through the broker, each what the others wrote."""
+"""Other clients write and read through the broker, each what the others wrote."""
 
 from __future__ import annotations
 

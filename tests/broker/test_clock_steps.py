@@ -1,4 +1,4 @@
-"""The time of day may be set at any time: time-outs neither stop nor come early."""
+"""The time of day may be set at any time: timeouts are neither late nor early."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.broker.conftest import RunningBroker, StartBroker
     from tests.support.wire import Wire
 
-FIND, JOIN, BEAT, SYNC, DESCRIBE_GROUPS = 10, 11, 12, 14, 15
+FIND, JOIN, HEARTBEAT, SYNC, DESCRIBE_GROUPS = 10, 11, 12, 14, 15
 INIT, ADD, DESCRIBE_TRANSACTIONS = 22, 24, 65
 HOUR_S = 3600
 
@@ -53,8 +53,8 @@ def broker(wall_clock: WallClock, start_broker: StartBroker) -> RunningBroker:
 
 
 def coordinator_code(wire: Wire, key_type: int) -> ErrorCode:
-    found = wire.ask(FIND, 4, key_type=key_type, coordinator_keys=["any"])
-    return ErrorCode(found.coordinators[0].error_code)
+    result = wire.call(FIND, 4, key_type=key_type, coordinator_keys=["any"])
+    return ErrorCode(result.coordinators[0].error_code)
 
 
 def wait_for(look: Any, expected: Any) -> None:
@@ -65,7 +65,7 @@ def wait_for(look: Any, expected: Any) -> None:
 
 
 def join(wire: Wire, session_ms: int) -> Any:
-    joined = wire.ask(
+    joined = wire.call(
         JOIN,
         3,
         group_id="g",
@@ -76,7 +76,7 @@ def join(wire: Wire, session_ms: int) -> Any:
         protocols=[{"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t"}],
     )
     assignments = [{"member_id": joined.member_id, "assignment": b"all"}]
-    synced = wire.ask(
+    synced = wire.call(
         SYNC,
         2,
         group_id="g",
@@ -89,13 +89,13 @@ def join(wire: Wire, session_ms: int) -> Any:
 
 
 def group_state(wire: Wire) -> str:
-    return str(wire.ask(DESCRIBE_GROUPS, 1, groups=["g"]).groups[0].group_state)
+    return str(wire.call(DESCRIBE_GROUPS, 1, groups=["g"]).groups[0].group_state)
 
 
 def open_transaction(wire: Wire, timeout_ms: int) -> None:
-    producer = wire.ask(INIT, 4, transactional_id="x", transaction_timeout=timeout_ms)
+    producer = wire.call(INIT, 4, transactional_id="x", transaction_timeout=timeout_ms)
     assert producer.error_code == ErrorCode.none
-    added = wire.ask(
+    added = wire.call(
         ADD,
         3,
         v3_and_below_transactional_id="x",
@@ -108,7 +108,7 @@ def open_transaction(wire: Wire, timeout_ms: int) -> None:
 
 
 def transaction_state(wire: Wire) -> str:
-    described = wire.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=["x"])
+    described = wire.call(DESCRIBE_TRANSACTIONS, 0, transactional_ids=["x"])
     return str(described.transaction_states[0].transaction_state)
 
 
@@ -135,17 +135,17 @@ def test_nothing_times_out_because_the_clock_was_set_forward(
     open_transaction(wire, timeout_ms=60_000)
     wall_clock.ahead_s += HOUR_S
     open_other_timers(wire)
-    beaten = wire.ask(
-        BEAT, 1, group_id="g", generation_id=member.generation_id, member_id=member.member_id
+    response = wire.call(
+        HEARTBEAT, 1, group_id="g", generation_id=member.generation_id, member_id=member.member_id
     )
-    assert beaten.error_code == ErrorCode.none
+    assert response.error_code == ErrorCode.none
     assert (group_state(wire), transaction_state(wire)) == ("Stable", "Ongoing")
 
 
 def open_other_timers(wire: Wire) -> None:
-    """Let both coordinators look at what is due: a short transaction and session end meanwhile."""
-    producer = wire.ask(INIT, 4, transactional_id="short", transaction_timeout=50)
-    wire.ask(
+    """Let both coordinators check their timers: a short transaction and session end meanwhile."""
+    producer = wire.call(INIT, 4, transactional_id="short", transaction_timeout=50)
+    wire.call(
         ADD,
         3,
         v3_and_below_transactional_id="short",
@@ -155,7 +155,7 @@ def open_other_timers(wire: Wire) -> None:
     )
     wait_for(
         lambda: str(
-            wire.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=["short"])
+            wire.call(DESCRIBE_TRANSACTIONS, 0, transactional_ids=["short"])
             .transaction_states[0]
             .transaction_state
         ),
@@ -168,6 +168,6 @@ def test_the_start_of_a_transaction_is_stored_by_the_time_of_day(
 ) -> None:
     wall_clock.ahead_s = HOUR_S
     open_transaction(wire, timeout_ms=60_000)
-    described = wire.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=["x"])
+    described = wire.call(DESCRIBE_TRANSACTIONS, 0, transactional_ids=["x"])
     started_s = described.transaction_states[0].transaction_start_time.timestamp()
     assert abs(started_s - time.time_ns() / 1e9) < 60

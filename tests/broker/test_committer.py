@@ -10,7 +10,7 @@ def test_alone_in_sync_appended_is_committed() -> None:
     assert not committer.waits_for_flush
 
 
-def test_under_flush_messages_nothing_is_committed_past_what_a_flush_is_due_for() -> None:
+def test_under_flush_messages_nothing_is_committed_that_needs_a_flush() -> None:
     committer = FlushCommitter(3, Offset(10))
     assert committer.on_appended(Offset(12)) == 12  # two unflushed: fewer than three
     assert committer.on_appended(Offset(13)) < 12
@@ -19,7 +19,7 @@ def test_under_flush_messages_nothing_is_committed_past_what_a_flush_is_due_for(
     assert not committer.waits_for_flush
 
 
-def test_what_was_appended_during_a_flush_may_be_due_for_the_next() -> None:
+def test_what_was_appended_during_a_flush_may_need_the_next() -> None:
     committer = FlushCommitter(1, Offset(0))
     committer.on_appended(Offset(1))
     committer.on_appended(Offset(2))
@@ -33,7 +33,7 @@ def test_with_followers_the_slowest_decides() -> None:
     assert committer.on_appended(Offset(5)) < 0
     assert committer.on_replica_fetch(NodeId(2), Offset(5)) < 0
     assert committer.on_replica_fetch(NodeId(3), Offset(4)) == 4
-    assert committer.on_replica_fetch(NodeId(3), Offset(3)) == 4  # an older fetch says nothing new
+    assert committer.on_replica_fetch(NodeId(3), Offset(3)) == 4  # an older fetch changes nothing
     assert committer.on_replica_fetch(NodeId(3), Offset(5)) == 5
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CLIENTS = Path(__file__).with_name("pipelining_clients.py")
 GREEDY = 10
 P99_MS = 50
-WINDOWS = 10  # the best counts: whatever else runs on the machine only adds
+WINDOWS = 10  # the best counts: other load only adds
 WINDOW_S = 0.5
 
 
@@ -77,7 +77,7 @@ def polite_p99_ms(broker: RunningBroker, request: Path) -> float:
 
 
 @pytest.mark.parametrize("make_request", [metadata_request, produce_request])
-def test_a_polite_client_is_served_beside_ten_that_pipeline(
+def test_a_client_is_served_beside_ten_that_pipeline(
     broker: RunningBroker, tmp_path: Path, make_request: Callable[[], bytes]
 ) -> None:
     broker.create_topic("t")
@@ -121,5 +121,5 @@ def test_a_turn_of_the_event_loop_handles_no_more_than_a_share(
         wire.socket.sendall(make_request() * count)
         for _ in range(count):
             wire.receive_frame()
-    # A turn of the loop runs what was put off, and then reads: two shares.
+    # A turn of the loop runs what was scheduled, and then reads: two shares.
     assert max(after - before for before, after in pairwise(seen)) <= 2 * share

@@ -33,7 +33,9 @@ def topic(broker: RunningBroker, wire: Wire, make_batch: MakeBatch) -> str:
     return "t"
 
 
-def wanted(topic: str, *partitions: int, offset: int = 0, **fields: Any) -> list[dict[str, Any]]:
+def topic_rows(
+    topic: str, *partitions: int, offset: int = 0, **fields: Any
+) -> list[dict[str, Any]]:
     return [
         {
             "topic": topic,
@@ -58,10 +60,10 @@ def offsets(records: bytes) -> list[int]:
 def test_every_version_reads_from_an_offset_to_the_end(
     wire: Wire, topic: str, version: int
 ) -> None:
-    answer = wire.fetch(topic, 2, version=version)
-    assert answer.error_code == ErrorCode.none
-    assert answer.high_watermark == 5
-    assert offsets(answer.records) == [2, 3, 4]
+    response = wire.fetch(topic, 2, version=version)
+    assert response.error_code == ErrorCode.none
+    assert response.high_watermark == 5
+    assert offsets(response.records) == [2, 3, 4]
 
 
 @pytest.mark.parametrize("version", range(13, 19))
@@ -69,38 +71,38 @@ def test_later_versions_speak_topic_ids_only(
     broker: RunningBroker, wire: Wire, topic: str, version: int
 ) -> None:
     def fetch(topic_id: UUID) -> Any:
-        asked = {"partition": 0, "fetch_offset": 4, "partition_max_bytes": 1000}
-        return wire.ask(
+        requested = {"partition": 0, "fetch_offset": 4, "partition_max_bytes": 1000}
+        return wire.call(
             FETCH,
             version,
             max_wait=0,
             min_bytes=1,
             session_epoch=-1,
-            topics=[{"topic_id": topic_id, "partitions": [asked]}],
+            topics=[{"topic_id": topic_id, "partitions": [requested]}],
         ).responses[0]
 
     known = UUID(bytes=broker.topic_id(topic))
-    answer = fetch(known)
-    assert answer.topic_id == known
-    assert offsets(answer.partitions[0].records) == [4]
+    response = fetch(known)
+    assert response.topic_id == known
+    assert offsets(response.partitions[0].records) == [4]
     assert fetch(UUID(int=99)).partitions[0].error_code == ErrorCode.unknown_topic_id
 
 
 @pytest.mark.parametrize("offset", [-1, 6, 1 << 40])
 def test_an_offset_outside_the_log_is_out_of_range(wire: Wire, topic: str, offset: int) -> None:
-    answer = wire.fetch(topic, offset)
-    assert answer.error_code == ErrorCode.offset_out_of_range
-    assert answer.high_watermark == -1
-    assert answer.records == b""
+    response = wire.fetch(topic, offset)
+    assert response.error_code == ErrorCode.offset_out_of_range
+    assert response.high_watermark == -1
+    assert response.records == b""
 
 
-def test_an_unknown_partition_is_said_to_be_unknown(wire: Wire, topic: str) -> None:
+def test_an_unknown_partition_is_refused_as_unknown(wire: Wire, topic: str) -> None:
     assert wire.fetch("nowhere", 0).error_code == ErrorCode.unknown_topic_or_partition
 
 
 def test_the_first_batch_comes_whole_however_small_the_limits(wire: Wire, topic: str) -> None:
-    answer = wire.fetch(topic, 1, max_bytes=1, partition_max_bytes=1)
-    assert offsets(answer.records) == [1]
+    response = wire.fetch(topic, 1, max_bytes=1, partition_max_bytes=1)
+    assert offsets(response.records) == [1]
 
 
 def test_max_bytes_bounds_all_partitions_together(
@@ -109,24 +111,24 @@ def test_max_bytes_bounds_all_partitions_together(
     broker.create_topic("many", 4)
     for index in range(4):
         wire.produce("many", make_batch((None, bytes(1000))), partition=index)
-    answer = wire.ask(
+    response = wire.call(
         FETCH,
         11,
         max_wait=0,
         min_bytes=1,
         max_bytes=2500,
         session_epoch=-1,
-        topics=wanted("many", 0, 1, 2, 3),
+        topics=topic_rows("many", 0, 1, 2, 3),
     )
-    sizes = [len(part.records) for part in answer.responses[0].partitions]
+    sizes = [len(part.records) for part in response.responses[0].partitions]
     assert [size > 0 for size in sizes] == [True, True, False, False]
     assert sum(sizes) <= 2500
 
 
 def test_a_leader_epoch_is_fenced_when_old_and_unknown_when_new(wire: Wire, topic: str) -> None:
     def code(epoch: int) -> ErrorCode:
-        found: ErrorCode = wire.fetch(topic, 0, current_leader_epoch=epoch).error_code
-        return found
+        result: ErrorCode = wire.fetch(topic, 0, current_leader_epoch=epoch).error_code
+        return result
 
     current = 0
     while code(current) == ErrorCode.fenced_leader_epoch:
@@ -135,7 +137,7 @@ def test_a_leader_epoch_is_fenced_when_old_and_unknown_when_new(wire: Wire, topi
     assert code(current + 1) == ErrorCode.unknown_leader_epoch
 
 
-def test_a_reader_with_another_history_is_told_where_it_parts(
+def test_a_reader_with_a_diverging_log_gets_the_diverging_epoch(
     broker: RunningBroker, wire: Wire, topic: str, make_batch: MakeBatch
 ) -> None:
     partition = broker.partitions.find(topic, 0)
@@ -144,29 +146,34 @@ def test_a_reader_with_another_history_is_told_where_it_parts(
     raised = led._replace(leader_epoch=LeaderEpoch(led.leader_epoch + 5))
     broker.call(lambda: partition.lead(raised))
     wire.produce(topic, make_batch())
-    answer = wire.fetch(topic, 6, last_fetched_epoch=led.leader_epoch)
-    assert answer.error_code == ErrorCode.none
-    assert answer.diverging_epoch.epoch == led.leader_epoch
-    assert answer.diverging_epoch.end_offset == 5
-    assert answer.records == b""
+    response = wire.fetch(topic, 6, last_fetched_epoch=led.leader_epoch)
+    assert response.error_code == ErrorCode.none
+    assert response.diverging_epoch.epoch == led.leader_epoch
+    assert response.diverging_epoch.end_offset == 5
+    assert response.records == b""
     assert offsets(wire.fetch(topic, 5, last_fetched_epoch=led.leader_epoch).records) == [5]
 
 
-# Waiting
+# Waiting.
 
 
 def test_a_fetch_at_the_end_waits_for_its_time(wire: Wire, topic: str) -> None:
     began = time.monotonic()
-    answer = wire.fetch(topic, 5, max_wait=300)
+    response = wire.fetch(topic, 5, max_wait=300)
     assert time.monotonic() - began >= 0.29
-    assert answer.records == b""
+    assert response.records == b""
 
 
 def test_a_waiting_fetch_wakes_with_the_append(
     broker: RunningBroker, wire: Wire, topic: str, make_batch: MakeBatch
 ) -> None:
     wire.send(
-        FETCH, 11, max_wait=60_000, min_bytes=1, session_epoch=-1, topics=wanted(topic, 0, offset=5)
+        FETCH,
+        11,
+        max_wait=60_000,
+        min_bytes=1,
+        session_epoch=-1,
+        topics=topic_rows(topic, 0, offset=5),
     )
     with broker.connect() as other:
         other.produce(topic, make_batch())
@@ -174,7 +181,7 @@ def test_a_waiting_fetch_wakes_with_the_append(
     assert broker.call(lambda: broker.partitions.find(topic, 0).polls) == set()  # type: ignore[union-attr]  # it is there
 
 
-def test_min_bytes_are_waited_for_over_all_partitions(
+def test_min_bytes_count_over_all_partitions(
     broker: RunningBroker, wire: Wire, topic: str, make_batch: MakeBatch
 ) -> None:
     wire.send(
@@ -183,40 +190,45 @@ def test_min_bytes_are_waited_for_over_all_partitions(
         max_wait=60_000,
         min_bytes=2500,
         session_epoch=-1,
-        topics=[*wanted(topic, 0, offset=5), *wanted(topic, 1)],
+        topics=[*topic_rows(topic, 0, offset=5), *topic_rows(topic, 1)],
     )
     with broker.connect() as other:
         for index in (0, 1):
             other.produce(topic, make_batch((None, bytes(1000))), partition=index)
             assert broker.call(lambda: len(broker.partitions.find(topic, 0).polls)) == 1  # type: ignore[union-attr]  # it is there
         other.produce(topic, make_batch((None, bytes(1000))), partition=0)
-    answer = wire.receive()
-    assert sum(len(part.records) for row in answer.responses for part in row.partitions) >= 2500
+    response = wire.receive()
+    assert sum(len(part.records) for row in response.responses for part in row.partitions) >= 2500
 
 
-def test_a_waiting_fetch_is_answered_when_its_topic_goes(
+def test_a_waiting_fetch_ends_when_its_topic_is_deleted(
     broker: RunningBroker, wire: Wire, topic: str
 ) -> None:
     wire.send(
-        FETCH, 11, max_wait=60_000, min_bytes=1, session_epoch=-1, topics=wanted(topic, 0, offset=5)
+        FETCH,
+        11,
+        max_wait=60_000,
+        min_bytes=1,
+        session_epoch=-1,
+        topics=topic_rows(topic, 0, offset=5),
     )
     with broker.connect() as other:
         while not broker.call(lambda: broker.partitions.find(topic, 0).polls):  # type: ignore[union-attr]  # it is there
             time.sleep(0.01)
-        other.ask(20, 4, topic_names=[topic], timeout=1000)
+        other.call(20, 4, topic_names=[topic], timeout=1000)
     code = wire.receive().responses[0].partitions[0].error_code
     assert code == ErrorCode.unknown_topic_or_partition
 
 
 def test_a_client_that_goes_away_leaves_no_poll_behind(broker: RunningBroker, topic: str) -> None:
-    with broker.connect() as gone:
-        gone.send(
+    with broker.connect() as deleted:
+        deleted.send(
             FETCH,
             11,
             max_wait=60_000,
             min_bytes=1,
             session_epoch=-1,
-            topics=wanted(topic, 0, offset=5),
+            topics=topic_rows(topic, 0, offset=5),
         )
         while not broker.call(lambda: broker.partitions.find(topic, 0).polls):  # type: ignore[union-attr]  # it is there
             time.sleep(0.01)
@@ -235,11 +247,11 @@ def test_many_readers_and_writers_lose_nothing(
 
     def read(number: int) -> None:
         with broker.connect() as reader:
-            found: list[int] = []
-            while len(found) < total:
-                records = reader.fetch("busy", len(found), max_wait=1000).records
-                found += [row.offset for row in read_all(records) if row.offset >= len(found)]
-            seen[number] = found
+            result: list[int] = []
+            while len(result) < total:
+                records = reader.fetch("busy", len(result), max_wait=1000).records
+                result += [row.offset for row in read_all(records) if row.offset >= len(result)]
+            seen[number] = result
 
     readers = [threading.Thread(target=read, args=(number,)) for number in range(4)]
     for reader in readers:
@@ -260,7 +272,7 @@ def read_all(records: bytes) -> list[Any]:
     ]
 
 
-# Transactions
+# Transactions.
 
 
 def end_transaction(broker: RunningBroker, topic: str, producer_id: int, *, commit: bool) -> None:
@@ -278,7 +290,7 @@ def end_transaction(broker: RunningBroker, topic: str, producer_id: int, *, comm
 
 
 def write_in_transaction(broker: RunningBroker, topic: str, batch: bytearray) -> None:
-    """As if the coordinator had said yes."""
+    """As if the coordinator had verified it."""
     partition = broker.partitions.find(topic, 0)
     assert partition is not None
     now = Millis(int(time.time() * 1000))
@@ -321,7 +333,7 @@ def test_a_committed_reader_sleeps_through_an_open_transaction_and_wakes_at_its_
         min_bytes=1,
         isolation_level=1,
         session_epoch=-1,
-        topics=wanted(topic, 0, offset=5),
+        topics=topic_rows(topic, 0, offset=5),
     )
     batch = make_batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     write_in_transaction(broker, topic, batch)
@@ -333,13 +345,13 @@ def test_a_committed_reader_sleeps_through_an_open_transaction_and_wakes_at_its_
     assert offsets(wire.receive().responses[0].partitions[0].records) == [5, 6]
 
 
-# Sessions
+# Sessions.
 
 
-def ask_in_session(
+def fetch_in_session(
     wire: Wire, session_id: int, epoch: int, topics: list[dict[str, Any]], **fields: Any
 ) -> Any:
-    return wire.ask(
+    return wire.call(
         FETCH,
         12,
         max_wait=0,
@@ -351,56 +363,56 @@ def ask_in_session(
     )
 
 
-def news(answer: Any) -> list[tuple[int, int]]:
+def changed(response: Any) -> list[tuple[int, int]]:
     return [
         (part.partition_index, len(offsets(part.records)))
-        for row in answer.responses
+        for row in response.responses
         for part in row.partitions
     ]
 
 
-def test_a_session_answers_only_what_is_new(wire: Wire, topic: str, make_batch: MakeBatch) -> None:
-    opened = ask_in_session(wire, 0, 0, [*wanted(topic, 0, offset=5), *wanted(topic, 1)])
+def test_a_session_returns_only_what_changed(wire: Wire, topic: str, make_batch: MakeBatch) -> None:
+    opened = fetch_in_session(wire, 0, 0, [*topic_rows(topic, 0, offset=5), *topic_rows(topic, 1)])
     assert opened.session_id > 0
-    assert news(opened) == [(0, 0), (1, 0)]
+    assert changed(opened) == [(0, 0), (1, 0)]
     session_id = opened.session_id
-    assert news(ask_in_session(wire, session_id, 1, [])) == []
+    assert changed(fetch_in_session(wire, session_id, 1, [])) == []
     wire.produce(topic, make_batch(), partition=1)
-    assert news(ask_in_session(wire, session_id, 2, [])) == [(1, 1)]
-    assert news(ask_in_session(wire, session_id, 3, wanted(topic, 1, offset=1))) == []
-    forgotten = [{"topic": topic, "partitions": [1]}]
+    assert changed(fetch_in_session(wire, session_id, 2, [])) == [(1, 1)]
+    assert changed(fetch_in_session(wire, session_id, 3, topic_rows(topic, 1, offset=1))) == []
+    removed = [{"topic": topic, "partitions": [1]}]
     wire.produce(topic, make_batch(), partition=1)
-    assert news(ask_in_session(wire, session_id, 4, [], forgotten_topics_data=forgotten)) == []
+    assert changed(fetch_in_session(wire, session_id, 4, [], forgotten_topics_data=removed)) == []
 
 
-def test_a_wrong_session_must_start_over(wire: Wire, topic: str) -> None:
-    unknown = ask_in_session(wire, 4711, 1, [])
+def test_an_invalid_session_must_start_over(wire: Wire, topic: str) -> None:
+    unknown = fetch_in_session(wire, 4711, 1, [])
     assert (unknown.error_code, unknown.session_id) == (ErrorCode.fetch_session_id_not_found, 0)
-    session_id = ask_in_session(wire, 0, 0, wanted(topic, 0)).session_id
-    stale = ask_in_session(wire, session_id, 5, [])
+    session_id = fetch_in_session(wire, 0, 0, topic_rows(topic, 0)).session_id
+    stale = fetch_in_session(wire, session_id, 5, [])
     assert stale.error_code == ErrorCode.invalid_fetch_session_epoch
-    closed = ask_in_session(wire, session_id, -1, wanted(topic, 0))
-    assert (closed.session_id, news(closed)) == (0, [(0, 5)])
-    gone = ask_in_session(wire, session_id, 1, [])
-    assert gone.error_code == ErrorCode.fetch_session_id_not_found
+    closed = fetch_in_session(wire, session_id, -1, topic_rows(topic, 0))
+    assert (closed.session_id, changed(closed)) == (0, [(0, 5)])
+    deleted = fetch_in_session(wire, session_id, 1, [])
+    assert deleted.error_code == ErrorCode.fetch_session_id_not_found
 
 
-def test_an_error_in_a_session_is_told_every_time_and_its_end_as_well(
+def test_an_error_in_a_session_is_returned_every_time_and_its_end_too(
     broker: RunningBroker, wire: Wire
 ) -> None:
-    session_id = ask_in_session(wire, 0, 0, wanted("later", 0)).session_id
-    assert news(ask_in_session(wire, session_id, 1, [])) == [(0, 0)]
+    session_id = fetch_in_session(wire, 0, 0, topic_rows("later", 0)).session_id
+    assert changed(fetch_in_session(wire, session_id, 1, [])) == [(0, 0)]
     broker.create_topic("later")
-    answer = ask_in_session(wire, session_id, 2, [])
-    assert answer.responses[0].partitions[0].error_code == ErrorCode.none
+    response = fetch_in_session(wire, session_id, 2, [])
+    assert response.responses[0].partitions[0].error_code == ErrorCode.none
 
 
-def test_without_room_for_a_session_the_client_is_served_without(
+def test_a_client_is_served_without_a_session_when_there_are_too_many(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker(max_incremental_fetch_session_cache_slots="1")
     broker.create_topic("t")
     with broker.connect() as wire:
-        assert ask_in_session(wire, 0, 0, wanted("t", 0)).session_id > 0
-        refused = ask_in_session(wire, 0, 0, wanted("t", 0))
+        assert fetch_in_session(wire, 0, 0, topic_rows("t", 0)).session_id > 0
+        refused = fetch_in_session(wire, 0, 0, topic_rows("t", 0))
         assert (refused.error_code, refused.session_id) == (ErrorCode.none, 0)

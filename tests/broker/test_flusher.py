@@ -1,4 +1,4 @@
-"""The flusher: a disk that fails to sync is believed, and costs only those who wrote there."""
+"""The flusher: a failed sync affects only the partitions that it was for."""
 
 import asyncio
 import errno
@@ -18,7 +18,7 @@ MakeBatch = Callable[..., bytearray]
 OFFSETS = "__consumer_offsets"
 
 
-def test_a_sync_asked_for_while_the_broker_stops_is_left_to_the_closing_of_logs(
+def test_a_sync_requested_while_the_broker_stops_is_left_to_closing_the_logs(
     broker: RunningBroker,
 ) -> None:
     broker.create_topic("orders")
@@ -62,8 +62,8 @@ def test_what_a_failed_sync_may_have_lost_is_never_acknowledged(
         patched.setattr(os, "fsync", refuse)
         assert produce("safe", 1) == ErrorCode.kafka_storage_error
         assert produce("neighbour", 0) == ErrorCode.none
-    # The disk says yes again, as it does: the page that it lost counts as written.
-    for sequence in (1, 2):  # a client's retry, and one that did not hear of it
+    # The next sync succeeds, as it does: the page that was lost counts as written.
+    for sequence in (1, 2):  # a retry of the client, and a new batch
         assert produce("safe", sequence) == ErrorCode.kafka_storage_error
     assert wire.fetch("safe", 0).high_watermark == 1
 
@@ -71,7 +71,7 @@ def test_what_a_failed_sync_may_have_lost_is_never_acknowledged(
 def test_a_topic_deleted_during_its_sync_costs_its_neighbours_nothing(
     broker: RunningBroker, wire: Wire, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("first", "gone", "safe"):
+    for name in ("first", "deleted", "safe"):
         broker.create_topic(name, flush_messages="1000")
         assert wire.produce(name, make_batch()).error_code == ErrorCode.none
 
@@ -81,7 +81,7 @@ def test_a_topic_deleted_during_its_sync_costs_its_neighbours_nothing(
         return partition
 
     async def sync_all() -> int:
-        first, gone, safe = find("first"), find("gone"), find("safe")
+        first, deleted, safe = find("first"), find("deleted"), find("safe")
         flusher = Flusher([], clock=lambda: Millis(0))
         synced = asyncio.Event()
         on_flushed = Partition.on_flushed
@@ -92,19 +92,23 @@ def test_a_topic_deleted_during_its_sync_costs_its_neighbours_nothing(
                 synced.set()
 
         monkeypatch.setattr(Partition, "on_flushed", note)
-        aside = gone.log.folder.with_name("aside")
-        gone.log.folder.rename(aside)
-        for partition in (first, gone, safe):  # the last two wait for the first, and go together
+        aside = deleted.log.folder.with_name("aside")
+        deleted.log.folder.rename(aside)
+        for partition in (
+            first,
+            deleted,
+            safe,
+        ):  # the last two wait for the first, and are synced together
             flusher.request(partition)
         await asyncio.wait_for(synced.wait(), 10)
         flusher.close()
-        aside.rename(gone.log.folder)
+        aside.rename(deleted.log.folder)
         return safe.log.recovery_point
 
     assert asyncio.run_coroutine_threadsafe(sync_all(), broker.loop).result(20) == 1
 
 
-def test_what_is_answered_of_the_cluster_is_on_disk(
+def test_what_the_controller_replies_is_on_disk(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -139,10 +143,10 @@ def test_a_coordinator_whose_log_may_be_lost_refuses_reads_too(
     broker: RunningBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reply that waited for the high watermark would never come."""
-    wire.ask(10, 4, key_type=0, coordinator_keys=["g"])  # makes the log of groups
+    wire.call(10, 4, key_type=0, coordinator_keys=["g"])  # creates the log of groups
     change = {"name": "flush.messages", "config_operation": 0, "value": "1"}
     resource = {"resource_type": 2, "resource_name": OFFSETS, "configs": [change]}
-    altered = wire.ask(44, 1, resources=[resource], validate_only=False)
+    altered = wire.call(44, 1, resources=[resource], validate_only=False)
     assert altered.responses[0].error_code == ErrorCode.none
     broker.create_topic("t")
     offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
@@ -153,14 +157,14 @@ def test_a_coordinator_whose_log_may_be_lost_refuses_reads_too(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", refuse)
-        answer = wire.ask(8, 8, generation_id_or_member_epoch=-1, member_id="", **commit)
-        assert answer.topics[0].partitions[0].error_code != ErrorCode.none
+        response = wire.call(8, 8, generation_id_or_member_epoch=-1, member_id="", **commit)
+        assert response.topics[0].partitions[0].error_code != ErrorCode.none
     for _ in range(3):
-        (described,) = wire.ask(15, 5, groups=["g"]).groups
+        (described,) = wire.call(15, 5, groups=["g"]).groups
         assert described.error_code == ErrorCode.not_coordinator
 
 
 def _create(wire: Wire, name: str) -> ErrorCode:
     topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
-    answer = wire.ask(19, 7, topics=[topic], timeout=20_000, validate_only=False)
-    return ErrorCode(answer.topics[0].error_code)
+    response = wire.call(19, 7, topics=[topic], timeout=20_000, validate_only=False)
+    return ErrorCode(response.topics[0].error_code)

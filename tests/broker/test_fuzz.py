@@ -1,7 +1,7 @@
 """Frames of real clients and of every API, broken in every way, leave the broker serving.
 
 Each frame is sent on a connection that may or may not survive it; what must survive is the broker:
-it answers the next well-formed request, its log is whole, and no handler raised a bug.
+it serves the next valid request, its log is whole, and no handler failed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INTERESTING = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 
 
 def recorded_frames(broker: RunningBroker) -> list[bytes]:
-    """What librdkafka sends to write, in and out of transactions, to read in a group, to look."""
+    """What librdkafka sends to write, with and without transactions, and to read in a group."""
     frames: list[bytes] = []
     dispatcher = broker.server.dispatcher
     begin = dispatcher.begin
@@ -103,55 +103,55 @@ SAMPLES: dict[str | None, Any] = {
 }
 
 
-def broken(frame: bytes, chance: random.Random) -> bytes:
+def broken(frame: bytes, rng: random.Random) -> bytes:
     """One to four mutations."""
     changed = bytearray(frame)
-    for _ in range(chance.randint(1, 4)):
-        place = chance.randrange(4, len(changed)) if len(changed) > 4 else 0
-        match chance.randrange(6):
+    for _ in range(rng.randint(1, 4)):
+        position = rng.randrange(4, len(changed)) if len(changed) > 4 else 0
+        match rng.randrange(6):
             case 0:
-                changed[place] = chance.choice(INTERESTING)
+                changed[position] = rng.choice(INTERESTING)
             case 1:
-                changed[place] ^= 1 << chance.randrange(8)
+                changed[position] ^= 1 << rng.randrange(8)
             case 2:
-                del changed[place:]
+                del changed[position:]
             case 3:
-                changed[place:place] = chance.randbytes(chance.randint(1, 8))
+                changed[position:position] = rng.randbytes(rng.randint(1, 8))
             case 4:
-                changed[place : place + 4] = struct.pack(
-                    ">i", chance.choice((-1, 2**31 - 1, -(2**31), 65536, 1 << 24))
+                changed[position : position + 4] = struct.pack(
+                    ">i", rng.choice((-1, 2**31 - 1, -(2**31), 65536, 1 << 24))
                 )
             case _:
-                del changed[place : place + chance.randint(1, 4)]
+                del changed[position : position + rng.randint(1, 4)]
         if len(changed) < 8:
             changed += bytes(8 - len(changed))
     return bytes(changed)
 
 
 def send_all(port: int, frames: list[bytes]) -> None:
-    """On one connection, as far as it lasts; answers are drained, not read."""
+    """On one connection, as long as it is open; responses are drained, not read."""
     with (
         socket.create_connection(("127.0.0.1", port), timeout=10) as connected,
         contextlib.suppress(ConnectionError, TimeoutError),
     ):
         connected.sendall(b"".join(struct.pack(">i", len(one)) + one for one in frames))
         connected.shutdown(socket.SHUT_WR)
-        connected.settimeout(0.02)  # a fetch or a join may wait for longer than anybody should
+        connected.settimeout(0.02)  # a fetch or a join may wait for long
         while connected.recv(1 << 16):
             pass
 
 
 def fuzz(broker: RunningBroker, corpus: list[bytes], count: int, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(count // FRAMES_PER_CONNECTION):
-        frames = [broken(chance.choice(corpus), chance) for _ in range(FRAMES_PER_CONNECTION)]
+        frames = [broken(rng.choice(corpus), rng) for _ in range(FRAMES_PER_CONNECTION)]
         send_all(broker.port, frames)
 
 
 def check_serving(broker: RunningBroker, make_batch: Callable[..., bytearray]) -> None:
     broker.create_topic("after")
     with broker.connect() as wire:
-        assert wire.ask(18, 3).error_code == 0
+        assert wire.call(18, 3).error_code == 0
         assert wire.produce("after", make_batch()).error_code == 0
         records = wire.fetch("after", 0).records
         assert [header.base_offset for _, header in iterate_headers(records)] == [0]

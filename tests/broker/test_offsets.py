@@ -28,24 +28,24 @@ def topic(broker: RunningBroker, wire: Wire, make_batch: MakeBatch) -> str:
     broker.create_topic("t")
     for times in ((0, 100), (50, 300)):
         records = [Record(timestamp=TIME + delta, value=b"v") for delta in times]
-        answer = wire.produce("t", make_batch(*records, codec=Codec.ZSTD))
-        assert answer.error_code == ErrorCode.none
+        response = wire.produce("t", make_batch(*records, codec=Codec.ZSTD))
+        assert response.error_code == ErrorCode.none
     return "t"
 
 
 def list_offset(wire: Wire, timestamp: int, *, version: int = 11, **fields: Any) -> Any:
     epoch = fields.pop("current_leader_epoch", -1)
-    asked = {"partition_index": 0, "timestamp": timestamp}
+    requested = {"partition_index": 0, "timestamp": timestamp}
     if version >= 4:
-        asked["current_leader_epoch"] = epoch
-    answer = wire.ask(
+        requested["current_leader_epoch"] = epoch
+    response = wire.call(
         2,
         version,
         replica_id=-1,
-        topics=[{"name": fields.pop("topic", "t"), "partitions": [asked]}],
+        topics=[{"name": fields.pop("topic", "t"), "partitions": [requested]}],
         **fields,
     )
-    return answer.topics[0].partitions[0]
+    return response.topics[0].partitions[0]
 
 
 @pytest.mark.parametrize("version", range(1, 12))
@@ -55,7 +55,7 @@ def test_the_ends_of_the_log_in_every_version(wire: Wire, topic: str, version: i
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "offset", "found"),
+    ("timestamp", "offset", "result"),
     [
         (TIME, 0, TIME),
         (TIME + 1, 1, TIME + 100),
@@ -65,12 +65,12 @@ def test_the_ends_of_the_log_in_every_version(wire: Wire, topic: str, version: i
         (0, 0, TIME),
     ],
 )
-def test_a_time_is_found_at_the_first_record_not_before_it(
-    wire: Wire, topic: str, timestamp: int, offset: int, found: int
+def test_a_time_gives_the_first_record_not_before_it(
+    wire: Wire, topic: str, timestamp: int, offset: int, result: int
 ) -> None:
-    answer = list_offset(wire, timestamp)
-    assert answer.error_code == ErrorCode.none
-    assert (answer.offset, millis(answer.timestamp)) == (offset, found)
+    response = list_offset(wire, timestamp)
+    assert response.error_code == ErrorCode.none
+    assert (response.offset, millis(response.timestamp)) == (offset, result)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +105,15 @@ def test_a_batch_below_the_start_offset_is_passed_over_when_a_time_is_sought(
     wire: Wire, topic: str
 ) -> None:
     """The first batch has the time, but its record was deleted: the next one is opened as well."""
-    answer = wire.ask(
+    response = wire.call(
         21,
         2,
         topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}],
         timeout=1000,
     )
-    assert answer.topics[0].partitions[0].low_watermark == 2
-    found = list_offset(wire, TIME)
-    assert (found.offset, millis(found.timestamp)) == (2, TIME + 50)
+    assert response.topics[0].partitions[0].low_watermark == 2
+    result = list_offset(wire, TIME)
+    assert (result.offset, millis(result.timestamp)) == (2, TIME + 50)
 
 
 def millis(timestamp: Any) -> int:
@@ -127,8 +127,8 @@ def test_special_timestamps(wire: Wire, topic: str) -> None:
     assert list_offset(wire, -5).offset == -1
     assert list_offset(wire, -6).offset == -1
     for timestamp, version in ((-3, 6), (-4, 7), (-6, 10), (-7, 11)):
-        answer = list_offset(wire, timestamp, version=version)
-        assert answer.error_code == ErrorCode.unsupported_version
+        response = list_offset(wire, timestamp, version=version)
+        assert response.error_code == ErrorCode.unsupported_version
 
 
 def test_errors_are_per_partition(wire: Wire, topic: str) -> None:
@@ -149,13 +149,13 @@ def test_the_end_of_a_leader_epoch(
     wire.produce(topic, make_batch())
 
     def end_of(epoch: int, version: int = 4) -> tuple[int, int]:
-        asked = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
-        answer = wire.ask(
-            23, version, replica_id=-1, topics=[{"topic": topic, "partitions": [asked]}]
+        requested = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+        response = wire.call(
+            23, version, replica_id=-1, topics=[{"topic": topic, "partitions": [requested]}]
         )
-        found = answer.topics[0].partitions[0]
-        assert found.error_code == ErrorCode.none
-        return found.leader_epoch, found.end_offset
+        result = response.topics[0].partitions[0]
+        assert result.error_code == ErrorCode.none
+        return result.leader_epoch, result.end_offset
 
     for version in (2, 3, 4):
         assert end_of(first, version) == (first, 4)
@@ -165,14 +165,14 @@ def test_the_end_of_a_leader_epoch(
 
 
 def delete_to(wire: Wire, topic: str, offset: int, version: int = 2) -> tuple[ErrorCode, int]:
-    answer = wire.ask(
+    response = wire.call(
         21,
         version,
         topics=[{"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}],
         timeout=1000,
     )
-    found = answer.topics[0].partitions[0]
-    return found.error_code, found.low_watermark
+    result = response.topics[0].partitions[0]
+    return result.error_code, result.low_watermark
 
 
 def test_records_are_deleted_up_to_an_offset_or_to_the_end(wire: Wire, topic: str) -> None:
@@ -194,8 +194,8 @@ def test_a_topic_that_is_only_compacted_deletes_no_records(
 
 def test_producers_are_described(wire: Wire, topic: str, make_batch: MakeBatch) -> None:
     wire.produce(topic, make_batch(producer_id=9, producer_epoch=2, base_sequence=0))
-    asked = [{"name": topic, "partition_indexes": [0, 1]}]
-    held, unknown = wire.ask(61, 0, topics=asked).topics[0].partitions
+    requested = [{"name": topic, "partition_indexes": [0, 1]}]
+    held, unknown = wire.call(61, 0, topics=requested).topics[0].partitions
     (row,) = held.active_producers
     assert (row.producer_id, row.producer_epoch, row.last_sequence) == (9, 2, 0)
     assert row.current_txn_start_offset == -1

@@ -1,4 +1,4 @@
-"""Batches that must be opened: how much memory they may take, and that none of it is kept."""
+"""Batches that must be opened: how much memory they may use, and that all of it is freed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def now() -> Millis:
 
 
 def make_bomb(codec: Codec, *, opened_bytes: int, records: int) -> bytearray:
-    """A batch with a right checksum whose records are nothing but zeros."""
+    """A batch with a valid checksum whose records are all zeros."""
     packed = compress(codec, bytes(opened_bytes))
     header = v2.read_header(build_batch([(b"k", b"v")], timestamp=now()))._replace(
         length=v2.HEADER_BYTES - v2.LOG_OVERHEAD_BYTES + len(packed),
@@ -79,7 +79,7 @@ class Watched:
 
 @contextmanager
 def watched_memory() -> Iterator[Watched]:
-    """No garbage collection meanwhile: what is kept in a reference cycle counts as kept."""
+    """No garbage collection meanwhile: memory in a reference cycle counts as used."""
     gc.collect()
     watched, is_done = Watched(), threading.Event()
 
@@ -114,7 +114,7 @@ def test_bombs_from_many_clients_take_bounded_memory_and_leave_nothing(
             return [wire.produce("compacted", bomb).error_code for _ in range(2)]
 
     with watched_memory() as watched, ThreadPoolExecutor(6) as clients:
-        codes = [code for answers in clients.map(attack, range(6)) for code in answers]
+        codes = [code for responses in clients.map(attack, range(6)) for code in responses]
         grown_bytes = watched.grown_bytes
     assert codes == [ErrorCode.invalid_record] * 12
     assert watched.peak_grown_bytes < SMALL_BUDGET_BYTES + LARGE_BUDGET_BYTES
@@ -152,26 +152,26 @@ def test_a_bomb_in_a_plain_topic_is_an_error_of_its_partition_for_who_looks_for_
     bomb = make_bomb(Codec.ZSTD, opened_bytes=300 * MB, records=100_000)
     assert wire.produce("plain", bomb).error_code == ErrorCode.none
     with watched_memory() as watched:
-        asked = {"partition_index": 0, "timestamp": 1}
-        topics = [{"name": "plain", "partitions": [asked]}]
-        answer = wire.ask(2, 7, replica_id=-1, isolation_level=0, topics=topics)
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.corrupt_message
+        requested = {"partition_index": 0, "timestamp": 1}
+        topics = [{"name": "plain", "partitions": [requested]}]
+        response = wire.call(2, 7, replica_id=-1, isolation_level=0, topics=topics)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.corrupt_message
         assert watched.grown_bytes < 50 * MB
     assert wire.produce("plain", build_batch([(b"k", b"v")])).error_code == ErrorCode.none
 
 
-def test_a_kept_refusal_keeps_no_frame() -> None:
+def test_a_stored_refusal_refers_to_no_frame() -> None:
     def refuse() -> None:
         try:
-            raise Malformed("wrong", 3)
+            raise Malformed("invalid", 3)
         except Malformed as error:
             raise Refused(ErrorCode.invalid_record, "refused") from error
 
     with pytest.raises(Refused) as caught:
         refuse()
-    kept = caught.value.without_frames()
-    assert kept is caught.value
-    assert [kept.__traceback__, kept.__cause__, kept.__context__] == [None] * 3
+    retained = caught.value.without_frames()
+    assert retained is caught.value
+    assert [retained.__traceback__, retained.__cause__, retained.__context__] == [None] * 3
 
 
 def test_more_records_than_fit_are_refused_before_anything_is_opened() -> None:
@@ -181,7 +181,7 @@ def test_more_records_than_fit_are_refused_before_anything_is_opened() -> None:
 
 
 class _Work:
-    """Work that lasts until it is let go."""
+    """Work that lasts until it is released."""
 
     def __init__(self) -> None:
         self.began, self._may_end = threading.Event(), threading.Event()
@@ -196,7 +196,7 @@ class _Work:
 
 
 async def _began(work: _Work) -> bool:
-    """Whether the work has begun, once everything that could start has."""
+    """Whether the work has started, after everything that could start has."""
     for _ in range(50):
         if work.began.is_set():
             return True

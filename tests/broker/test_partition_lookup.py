@@ -53,14 +53,14 @@ def not_here(broker: RunningBroker) -> str:
 def produced(wire: Wire, topic: str, partition: int, records: bytes) -> Any:
     rows = [{"index": partition, "records": records}]
     topics = [{"name": topic, "partition_data": rows}]
-    return wire.ask(PRODUCE, 12, acks=-1, timeout=1000, topic_data=topics)
+    return wire.call(PRODUCE, 12, acks=-1, timeout=1000, topic_data=topics)
 
 
 def fetched(wire: Wire, topic: str | UUID, partition: int) -> Any:
     rows = [{"partition": partition, "partition_max_bytes": 1000}]
     key = {"topic": topic} if isinstance(topic, str) else {"topic_id": topic}
     version = 12 if isinstance(topic, str) else 18
-    return wire.ask(FETCH, version, max_wait=0, topics=[{**key, "partitions": rows}])
+    return wire.call(FETCH, version, max_wait=0, topics=[{**key, "partitions": rows}])
 
 
 def test_a_produce_names_the_leader_of_a_partition_that_another_broker_leads(
@@ -101,12 +101,12 @@ def test_every_request_for_a_partition_gives_the_same_error(
 ) -> None:
     name = request.getfixturevalue(topic)
     row = {"partition_index": 0, "timestamp": -1}
-    listed = wire.ask(LIST_OFFSETS, 7, topics=[{"name": name, "partitions": [row]}])
-    deleted = wire.ask(
+    listed = wire.call(LIST_OFFSETS, 7, topics=[{"name": name, "partitions": [row]}])
+    deleted = wire.call(
         DELETE_RECORDS, 2, topics=[{"name": name, "partitions": [{"partition_index": 0}]}]
     )
-    ended = wire.ask(EPOCH_END, 4, topics=[{"topic": name, "partitions": [{"partition": 0}]}])
-    described = wire.ask(DESCRIBE_PRODUCERS, 0, topics=[{"name": name, "partition_indexes": [0]}])
+    ended = wire.call(EPOCH_END, 4, topics=[{"topic": name, "partitions": [{"partition": 0}]}])
+    described = wire.call(DESCRIBE_PRODUCERS, 0, topics=[{"name": name, "partition_indexes": [0]}])
     codes = {
         response.topics[0].partitions[0].error_code
         for response in (listed, deleted, ended, described)

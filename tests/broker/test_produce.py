@@ -1,4 +1,4 @@
-"""Produce: what is taken, what is refused and how, and what a refusal leaves alone."""
+"""Produce: what is accepted, what is refused and how, and what a refusal does not affect."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_version_13_names_the_topic_by_its_id(
     from uuid import UUID
 
     def produce(topic_id: UUID) -> Any:
-        return wire.ask(
+        return wire.call(
             0,
             13,
             acks=-1,
@@ -57,28 +57,28 @@ def test_version_13_names_the_topic_by_its_id(
         ).responses[0]
 
     known = UUID(bytes=broker.topic_id(topic))
-    answer = produce(known)
-    assert answer.topic_id == known
-    assert answer.partition_responses[0].error_code == ErrorCode.none
+    response = produce(known)
+    assert response.topic_id == known
+    assert response.partition_responses[0].error_code == ErrorCode.none
     unknown = produce(UUID(int=4711))
     assert unknown.partition_responses[0].error_code == ErrorCode.unknown_topic_id
 
 
-def test_acks_0_has_no_answer_and_is_in_the_log(
+def test_acks_0_has_no_response_and_is_in_the_log(
     wire: Wire, topic: str, make_batch: MakeBatch
 ) -> None:
     assert wire.produce(topic, make_batch(), acks=0) is None
     assert wire.produce(topic, make_batch()).base_offset == 1
 
 
-def test_an_error_under_acks_0_closes_the_connection(wire: Wire, make_batch: MakeBatch) -> None:
+def test_an_error_with_acks_0_closes_the_connection(wire: Wire, make_batch: MakeBatch) -> None:
     wire.produce("nowhere", make_batch(), acks=0)
     assert wire.is_closed()
 
 
 def test_other_acks_are_refused(wire: Wire, topic: str, make_batch: MakeBatch) -> None:
-    answer = wire.produce(topic, make_batch(), acks=2)
-    assert answer.error_code == ErrorCode.invalid_required_acks
+    response = wire.produce(topic, make_batch(), acks=2)
+    assert response.error_code == ErrorCode.invalid_required_acks
 
 
 def damaged(batch: bytearray) -> bytearray:
@@ -116,14 +116,14 @@ def shifted(batch: bytearray) -> bytearray:
         (lambda batch: None, ErrorCode.invalid_record),
     ],
 )
-def test_what_is_no_batch_is_refused_and_nothing_is_appended(
+def test_an_invalid_batch_is_refused_and_nothing_is_appended(
     wire: Wire, topic: str, make_batch: MakeBatch, change: Any, code: ErrorCode
 ) -> None:
     assert wire.produce(topic, change(make_batch())).error_code == code
     assert wire.produce(topic, make_batch()).base_offset == 0
 
 
-def test_unknown_topic_and_unknown_partition_look_alike(
+def test_an_unknown_topic_and_an_unknown_partition_have_the_same_error(
     wire: Wire, topic: str, make_batch: MakeBatch
 ) -> None:
     unknown = ErrorCode.unknown_topic_or_partition
@@ -135,7 +135,7 @@ def test_one_refusal_does_not_touch_the_other_partitions(
     broker: RunningBroker, wire: Wire, make_batch: MakeBatch
 ) -> None:
     broker.create_topic("many", 3)
-    answer = wire.ask(
+    response = wire.call(
         0,
         9,
         acks=-1,
@@ -151,7 +151,7 @@ def test_one_refusal_does_not_touch_the_other_partitions(
             }
         ],
     )
-    codes = [part.error_code for part in answer.responses[0].partition_responses]
+    codes = [part.error_code for part in response.responses[0].partition_responses]
     assert codes == [ErrorCode.none, ErrorCode.corrupt_message, ErrorCode.none]
 
 
@@ -160,8 +160,8 @@ def test_a_batch_above_the_topics_limit_is_too_large(
 ) -> None:
     broker.create_topic("small", max_message_bytes="1000")
     assert wire.produce("small", make_batch((b"k", b"x" * 800))).error_code == ErrorCode.none
-    answer = wire.produce("small", make_batch((b"k", b"x" * 1000)))
-    assert answer.error_code == ErrorCode.message_too_large
+    response = wire.produce("small", make_batch((b"k", b"x" * 1000)))
+    assert response.error_code == ErrorCode.message_too_large
 
 
 def test_a_compacted_topic_names_the_records_without_a_key(
@@ -169,9 +169,9 @@ def test_a_compacted_topic_names_the_records_without_a_key(
 ) -> None:
     broker.create_topic("compacted", cleanup_policy="compact")
     batch = make_batch((b"k", b"1"), (None, b"2"), (b"k", b"3"), (None, b"4"))
-    answer = wire.produce("compacted", batch)
-    assert answer.error_code == ErrorCode.invalid_record
-    assert [error.batch_index for error in answer.record_errors] == [1, 3]
+    response = wire.produce("compacted", batch)
+    assert response.error_code == ErrorCode.invalid_record
+    assert [error.batch_index for error in response.record_errors] == [1, 3]
     assert wire.produce("compacted", make_batch((b"k", b"1"))).base_offset == 0
 
 
@@ -203,12 +203,12 @@ def test_a_record_from_the_future_is_refused_by_its_index(
     wire: Wire, topic: str, make_batch: MakeBatch
 ) -> None:
     now = int(time.time() * 1000)
-    answer = wire.produce(
+    response = wire.produce(
         topic,
         make_batch(Record(timestamp=now, value=b""), Record(timestamp=now + 7_200_000, value=b"")),
     )
-    assert answer.error_code == ErrorCode.invalid_timestamp
-    assert [error.batch_index for error in answer.record_errors] == [1]
+    assert response.error_code == ErrorCode.invalid_timestamp
+    assert [error.batch_index for error in response.record_errors] == [1]
 
 
 def test_a_record_older_than_the_topic_allows_is_refused(
@@ -216,41 +216,41 @@ def test_a_record_older_than_the_topic_allows_is_refused(
 ) -> None:
     broker.create_topic("fresh", message_timestamp_before_max_ms="60000")
     old = int(time.time() * 1000) - 120_000
-    answer = wire.produce("fresh", make_batch(Record(timestamp=old, value=b"")))
-    assert answer.error_code == ErrorCode.invalid_timestamp
+    response = wire.produce("fresh", make_batch(Record(timestamp=old, value=b"")))
+    assert response.error_code == ErrorCode.invalid_timestamp
     assert wire.produce("fresh", make_batch()).error_code == ErrorCode.none
 
 
-def test_log_append_time_is_stamped_and_told(
+def test_log_append_time_is_stored_and_returned(
     broker: RunningBroker, wire: Wire, make_batch: MakeBatch
 ) -> None:
     broker.create_topic("stamped", message_timestamp_type="LogAppendTime")
-    answer = wire.produce("stamped", make_batch(timestamp=1000))
-    assert answer.log_append_time is not None
+    response = wire.produce("stamped", make_batch(timestamp=1000))
+    assert response.log_append_time is not None
     stored = wire.fetch("stamped", 0).records
     header = read_header(stored)
     assert header.is_log_append_time
-    assert header.max_timestamp == int(answer.log_append_time.timestamp() * 1000)
+    assert header.max_timestamp == int(response.log_append_time.timestamp() * 1000)
     read_records(stored)  # the checksum was rewritten
 
 
-@pytest.mark.parametrize("wanted", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
 def test_a_topics_codec_replaces_the_producers(
-    broker: RunningBroker, wire: Wire, make_batch: MakeBatch, wanted: str
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch, compression: str
 ) -> None:
-    broker.create_topic("coded", compression_type=wanted)
+    broker.create_topic("coded", compression_type=compression)
     sent = make_batch((b"k", b"x" * 1000), (b"l", None), codec=Codec.GZIP)
     assert wire.produce("coded", sent).error_code == ErrorCode.none
     stored = wire.fetch("coded", 0).records
-    expected = Codec.NONE if wanted == "uncompressed" else Codec[wanted.upper()]
+    expected = Codec.NONE if compression == "uncompressed" else Codec[compression.upper()]
     assert read_header(stored).codec == expected
     assert [record.key for record in read_records(stored)] == [b"k", b"l"]
 
 
-# Idempotence
+# Idempotence.
 
 
-def test_a_repeated_batch_answers_the_first_offset(
+def test_a_repeated_batch_gets_the_first_offset(
     wire: Wire, topic: str, make_batch: MakeBatch
 ) -> None:
     batches = [
@@ -264,16 +264,16 @@ def test_a_repeated_batch_answers_the_first_offset(
     assert wire.produce(topic, make_batch()).base_offset == 5
 
 
-def test_a_gap_in_sequences_and_a_forgotten_repeat_are_out_of_order(
+def test_a_gap_in_sequences_and_an_old_repeat_are_out_of_order(
     wire: Wire, topic: str, make_batch: MakeBatch
 ) -> None:
     for number in range(7):
         wire.produce(topic, make_batch(producer_id=9, producer_epoch=0, base_sequence=number))
     for number in (0, 9):
-        answer = wire.produce(
+        response = wire.produce(
             topic, make_batch(producer_id=9, producer_epoch=0, base_sequence=number)
         )
-        assert answer.error_code == ErrorCode.out_of_order_sequence_number
+        assert response.error_code == ErrorCode.out_of_order_sequence_number
 
 
 def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_0(
@@ -291,7 +291,9 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_0(
     assert produce(4, 0) == ErrorCode.none
 
 
-def test_sequences_go_on_after_a_restart(start_broker: StartBroker, make_batch: MakeBatch) -> None:
+def test_sequences_continue_after_a_restart(
+    start_broker: StartBroker, make_batch: MakeBatch
+) -> None:
     first = start_broker()
     first.create_topic("t")
     with first.connect() as wire:
@@ -307,7 +309,7 @@ def test_sequences_go_on_after_a_restart(start_broker: StartBroker, make_batch: 
         assert following.base_offset == 1
 
 
-# Flushing
+# Flushing.
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -339,10 +341,10 @@ def test_flush_ms_syncs_in_the_background(
 def test_clients_cannot_write_to_internal_topics(
     broker: RunningBroker, wire: Wire, make_batch: MakeBatch, topic: str, key_type: int
 ) -> None:
-    wire.ask(10, 4, key_type=key_type, coordinator_keys=["any"])  # creates the topic
+    wire.call(10, 4, key_type=key_type, coordinator_keys=["any"])  # creates the topic
     give_up_at = time.monotonic() + 10
     while broker.call(lambda: broker.partitions.find(topic, 0)) is None:
         assert time.monotonic() < give_up_at
         time.sleep(0.01)
-    answer = wire.produce(topic, make_batch((b"key", b"value")))
-    assert answer.error_code == ErrorCode.invalid_topic_exception
+    response = wire.produce(topic, make_batch((b"key", b"value")))
+    assert response.error_code == ErrorCode.invalid_topic_exception

@@ -27,10 +27,10 @@ MakeBatch = Callable[..., bytearray]
 
 
 def alone_and_among_others(wire: Wire, batch: bytes | bytearray) -> tuple[Any, Any]:
-    """The answer to the batch alone for partition 0, and among others for partition 1."""
+    """The response to the batch alone for partition 0, and among others for partition 1."""
     alone = wire.produce("t", batch)
     partitions = [{"index": index, "records": bytes(batch)} for index in (1, 2)]
-    among = wire.ask(
+    among = wire.call(
         0,
         9,
         acks=-1,
@@ -41,7 +41,7 @@ def alone_and_among_others(wire: Wire, batch: bytes | bytearray) -> tuple[Any, A
 
 
 def changed(batch: bytearray, **fields: int) -> bytearray:
-    """With other numbers in its header, and a true checksum."""
+    """With other fields in its header, and a valid checksum."""
     write_header(batch, 0, read_header(batch)._replace(**fields))
     seal(batch)
     return batch
@@ -59,9 +59,9 @@ def now_ms() -> int:
 ODD: dict[str, Callable[[MakeBatch], bytes | bytearray]] = {
     "nothing": lambda make: b"",
     "half a header": lambda make: make()[:30],
-    "cut short": lambda make: make()[:-1],
+    "truncated": lambda make: make()[:-1],
     "two batches": lambda make: make() + make(),
-    "a wrong checksum": lambda make: corrupted(make()),
+    "an invalid checksum": lambda make: corrupted(make()),
     "an old format": lambda make: make()[:16] + b"\1" * 60,
     "records missing": lambda make: changed(make(), record_count=2),
     "no records": lambda make: changed(make(), record_count=0, last_offset_delta=-1),
@@ -121,7 +121,7 @@ def test_a_batch_is_appended_alike_alone_and_among_others(
         {"flush_ms": "1000"},
     ],
 )
-def test_topics_with_rules_of_their_own_take_batches(
+def test_topics_with_their_own_rules_accept_batches(
     broker: RunningBroker,
     wire: Wire,
     make_batch: MakeBatch,
@@ -142,9 +142,9 @@ def test_a_failed_write_is_a_storage_error_and_leaves_the_log_as_it_was(
     assert wire.produce("t", make_batch()).base_offset == 0
     with monkeypatch.context() as failing:
         failing.setattr(OpenFiles, "write", staticmethod(fail))
-        answer = wire.produce("t", make_batch())
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.kafka_storage_error, -1)
-    assert answer.error_message == "the log: No space left on device"
+        response = wire.produce("t", make_batch())
+    assert (response.error_code, response.base_offset) == (ErrorCode.kafka_storage_error, -1)
+    assert response.error_message == "the log: No space left on device"
     assert wire.produce("t", make_batch()).base_offset == 1
 
 
@@ -171,13 +171,13 @@ def test_an_append_wakes_a_waiting_fetch(
             ],
         )
         writer.produce("t", make_batch())
-        found = wire.receive().responses[0].partitions[0]
-    assert read_header(found.records).record_count == 1
+        result = wire.receive().responses[0].partitions[0]
+    assert read_header(result.records).record_count == 1
 
 
 def list_offset(wire: Wire, timestamp: int) -> tuple[int, int]:
-    """What ListOffsets finds for a time: timestamp and offset."""
-    answer = wire.ask(
+    """The result of ListOffsets for a time: timestamp and offset."""
+    response = wire.call(
         2,
         7,
         replica_id=-1,
@@ -191,7 +191,7 @@ def list_offset(wire: Wire, timestamp: int) -> tuple[int, int]:
             }
         ],
     )
-    row = answer.topics[0].partitions[0]
+    row = response.topics[0].partitions[0]
     assert row.error_code == ErrorCode.none
     return row.timestamp, row.offset
 
@@ -274,7 +274,7 @@ def test_acks_all_times_out_while_the_follower_lags(
     assert received_row(wire).base_offset == 1
 
 
-def test_responses_of_one_connection_leave_in_order_while_the_first_waits(
+def test_responses_of_a_connection_are_sent_in_order_while_the_first_waits(
     broker: RunningBroker, wire: Wire, make_batch: MakeBatch
 ) -> None:
     partition = with_a_follower(broker, (FOLLOWER,))

@@ -1,4 +1,4 @@
-"""Quotas: who is meant by them, how fast a bucket fills, and what a client feels of it."""
+"""Quotas: which clients they apply to, how fast a bucket fills, and how clients are throttled."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def rates(produce_bytes: float) -> Rates:
         (QuotaEntity("u", DEFAULT), QuotaEntity("u", "c")),
     ],
 )
-def test_the_most_specific_quota_holds(entity: QuotaEntity, more_specific: QuotaEntity) -> None:
+def test_the_most_specific_quota_applies(entity: QuotaEntity, more_specific: QuotaEntity) -> None:
     quotas = Quotas(Clock())
     quotas.replace({entity: rates(1000), more_specific: rates(10)})
     assert quotas.burst(PRODUCE, "User:u", "c") == 10
 
 
-def test_whoever_is_not_named_has_no_quota() -> None:
+def test_a_client_without_a_matching_quota_is_not_limited() -> None:
     quotas = Quotas(Clock())
     quotas.replace({QuotaEntity("u", "c"): rates(1)})
     assert quotas.charge(PRODUCE, "User:u", "other", 1e9) == 0
@@ -87,7 +87,7 @@ def test_a_changed_rate_starts_a_new_bucket_and_an_equal_one_goes_on() -> None:
     assert quotas.charge(PRODUCE, "User:u", "c", 0) == 0
 
 
-def test_a_greedy_producer_is_held_to_its_rate_while_its_neighbour_goes_on(
+def test_a_fast_producer_is_limited_to_its_rate_while_others_continue(
     broker: RunningBroker, make_batch: Callable[..., bytearray]
 ) -> None:
     """A tenth of tolerance over three seconds, the first second's burst apart."""
@@ -103,7 +103,7 @@ def test_a_greedy_producer_is_held_to_its_rate_while_its_neighbour_goes_on(
         nonlocal throttled
         with broker.connect() as wire:
             while time.monotonic() < stop_at:
-                answer = wire.ask(
+                response = wire.call(
                     0,
                     9,
                     client_id=client_id,
@@ -117,7 +117,7 @@ def test_a_greedy_producer_is_held_to_its_rate_while_its_neighbour_goes_on(
                     ],
                 )
                 sent[client_id] += len(batch)
-                throttled += answer.throttle_time.total_seconds() > 0
+                throttled += response.throttle_time.total_seconds() > 0
                 if client_id == "modest":
                     time.sleep(0.001)  # broker and clients share one interpreter here
 
@@ -136,7 +136,7 @@ def test_a_greedy_producer_is_held_to_its_rate_while_its_neighbour_goes_on(
 
 
 @pytest.mark.slow
-def test_the_neighbour_of_a_throttled_client_is_served_as_if_it_were_alone(
+def test_other_clients_are_not_affected_by_a_throttled_one(
     broker: RunningBroker, make_batch: Callable[..., bytearray]
 ) -> None:
     """Its p99 beside a client that pipelines far above its quota, against its p99 without one.
@@ -153,10 +153,10 @@ def test_the_neighbour_of_a_throttled_client_is_served_as_if_it_were_alone(
             p99_s["alone"] = max(p99_s["alone"], _p99_of_round_trips_s(neighbour, small))
             for _ in range(20):
                 greedy.send(0, 9, client_id="greedy", **_produced(large, 1))
-            first = greedy.receive()  # its first second is free; from then on it is muted
+            first = greedy.receive()  # its first second is free; then it is throttled
             p99_s["beside"] = max(p99_s["beside"], _p99_of_round_trips_s(neighbour, small))
-            answers = [first, *(greedy.receive() for _ in range(19))]
-            assert max(answer.throttle_time.total_seconds() for answer in answers) > 0.1
+            responses = [first, *(greedy.receive() for _ in range(19))]
+            assert max(response.throttle_time.total_seconds() for response in responses) > 0.1
     assert p99_s["beside"] <= 3 * p99_s["alone"] + 0.05
 
 
@@ -170,13 +170,13 @@ def _p99_of_round_trips_s(wire: Wire, batch: bytes) -> float:
     waits_s = []
     for _ in range(300):
         began_s = time.perf_counter()
-        wire.ask(0, 9, client_id="neighbour", **_produced(batch, 0))
+        wire.call(0, 9, client_id="neighbour", **_produced(batch, 0))
         waits_s.append(time.perf_counter() - began_s)
         time.sleep(0.003)
     return sorted(waits_s)[int(len(waits_s) * 0.99)]
 
 
-def test_a_greedy_reader_is_held_to_its_rate(
+def test_a_fast_reader_is_limited_to_its_rate(
     broker: RunningBroker, make_batch: Callable[..., bytearray]
 ) -> None:
     rate = 2_000_000
@@ -194,14 +194,14 @@ def test_a_greedy_reader_is_held_to_its_rate(
     assert read_bytes - rate >= 0.7 * rate * elapsed_s
 
 
-def test_time_spent_on_requests_is_a_quota_too(broker: RunningBroker) -> None:
+def test_time_spent_on_requests_is_limited_too(broker: RunningBroker) -> None:
     broker.replace_quotas({QuotaEntity(None, "wire"): Rates(request_ms=0.01)})
     with broker.connect() as wire:
-        answers = [wire.ask(60, 0) for _ in range(2)]
-    assert 0 < answers[-1].throttle_time.total_seconds() <= 1
+        responses = [wire.call(60, 0) for _ in range(2)]
+    assert 0 < responses[-1].throttle_time.total_seconds() <= 1
 
 
-_ASKED: dict[str, tuple[int, int, dict[str, Any]]] = {
+_REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
     "produce": (0, 9, {"acks": -1, "timeout": 1000}),
     "fetch": (1, 12, {"max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20, "session_epoch": -1}),
     "list offsets": (2, 7, {"replica_id": -1}),
@@ -212,24 +212,24 @@ _ASKED: dict[str, tuple[int, int, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("asked", _ASKED)
-def test_an_answer_that_was_packed_before_its_time_was_known_says_its_throttle(
-    broker: RunningBroker, make_batch: Callable[..., bytearray], asked: str
+@pytest.mark.parametrize("name", _REQUESTS)
+def test_every_response_has_the_throttle_time_of_its_request(
+    broker: RunningBroker, make_batch: Callable[..., bytearray], name: str
 ) -> None:
     broker.create_topic("t")
     batch = bytes(make_batch((b"k", b"v")))
-    key, version, fields = _ASKED[asked]
-    if asked == "produce":
+    key, version, fields = _REQUESTS[name]
+    if name == "produce":
         fields = _produced(batch, 0)
-    elif asked == "fetch":
-        wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-        fields |= {"topics": [{"topic": "t", "partitions": [wanted]}]}
+    elif name == "fetch":
+        row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        fields |= {"topics": [{"topic": "t", "partitions": [row]}]}
     with broker.connect() as wire:
         wire.produce("t", batch)
-        free = wire.ask(key, version, **fields)
+        free = wire.call(key, version, **fields)
         broker.replace_quotas({QuotaEntity(None, "slow"): Rates(request_ms=1e-6)})
-        answer = wire.ask(key, version, client_id="slow", **fields)
+        response = wire.call(key, version, client_id="slow", **fields)
     assert free.throttle_time.total_seconds() == 0
-    assert answer.throttle_time.total_seconds() == 1
-    if asked != "produce":  # whose second offset is another
-        assert replace(answer, throttle_time=free.throttle_time) == free
+    assert response.throttle_time.total_seconds() == 1
+    if name != "produce":  # where the second offset differs
+        assert replace(response, throttle_time=free.throttle_time) == free

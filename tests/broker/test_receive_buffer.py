@@ -1,4 +1,4 @@
-"""Frames are found wherever reads happen to end."""
+"""Frames are located wherever reads end."""
 
 import struct
 
@@ -41,7 +41,7 @@ def feed(receiver: RequestReceiver, stream: bytes, sizes: list[int]) -> list[byt
     contents=st.lists(st.binary(min_size=8, max_size=300), min_size=1, max_size=8),
     sizes=st.lists(st.integers(1, 100), min_size=1, max_size=5),
 )
-def test_every_frame_comes_out_whole_and_in_order(contents: list[bytes], sizes: list[int]) -> None:
+def test_every_frame_is_whole_and_in_order(contents: list[bytes], sizes: list[int]) -> None:
     receiver = RequestReceiver(BufferPool(SHARED_BYTES), 1 << 20)
     stream = b"".join(struct.pack(">i", len(content)) + content for content in contents)
     assert feed(receiver, stream, sizes) == contents
@@ -68,7 +68,7 @@ def test_the_buffer_of_a_large_frame_serves_the_next_one() -> None:
     assert pool.spares == [spare]
 
 
-def test_few_spare_rooms_are_kept_and_none_that_is_huge() -> None:
+def test_few_spare_buffers_are_kept_and_no_huge_one() -> None:
     pool = BufferPool(SHARED_BYTES)
     for size_bytes in (1000, SPARE_BYTES_MAX + 1, *[SPARE_BYTES_MIN] * 10):
         pool.give_back(memoryview(bytearray(size_bytes)))
@@ -80,7 +80,7 @@ def test_few_spare_rooms_are_kept_and_none_that_is_huge() -> None:
     sizes=st.lists(st.sampled_from([8, 500, 70_000, 200_000]), min_size=1, max_size=8),
     reads=st.lists(st.integers(1, 90_000), min_size=1, max_size=5),
 )
-def test_frames_of_two_connections_do_not_mix_in_rooms_that_are_used_again(
+def test_frames_of_two_connections_do_not_mix_in_reused_buffers(
     sizes: list[int], reads: list[int]
 ) -> None:
     pool = BufferPool(1 << 10)
@@ -107,7 +107,7 @@ def test_a_claimed_size_is_not_allocated_before_its_bytes_come() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1025, 2**31 - 1])
-def test_a_size_that_cannot_be_is_malformed(size: int) -> None:
+def test_an_invalid_size_is_malformed(size: int) -> None:
     receiver = RequestReceiver(BufferPool(SHARED_BYTES), 1024)
     with pytest.raises(Malformed):
         feed(receiver, struct.pack(">i", size), [4])

@@ -15,7 +15,7 @@ def test_without_overrides_a_topic_has_kafkas_defaults() -> None:
     assert not topic.compaction.compact
 
 
-def test_both_of_kafkas_ways_to_write_without_limit_are_none() -> None:
+def test_both_of_kafkas_ways_to_write_unlimited_are_none() -> None:
     overrides = {"retention.ms": "-1", "retention.bytes": "-1", "flush.ms": "9223372036854775807"}
     topic = topic_settings(overrides, NO_LAYERS)
     assert (topic.retention.retention_ms, topic.retention.retention_bytes) == (None, None)

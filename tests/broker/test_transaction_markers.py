@@ -48,7 +48,7 @@ def scenario(tmp_path: Path) -> Iterator[Scenario]:
     partition.log.close()
 
 
-def test_targets_that_are_done_at_once_are_reported_together(scenario: Scenario) -> None:
+def test_targets_that_are_done_immediately_are_reported_together(scenario: Scenario) -> None:
     scenario.write(HERE, DELETED)
     assert scenario.reports == [{HERE, DELETED}]
 

@@ -36,7 +36,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def create(wire: Wire, name: str) -> ErrorCode:
     topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
-    return ErrorCode(wire.ask(19, 7, topics=[topic], timeout=5000).topics[0].error_code)
+    return ErrorCode(wire.call(19, 7, topics=[topic], timeout=5000).topics[0].error_code)
 
 
 def fill(wire: Wire, taken: list[int], *, number: int) -> ErrorCode:

@@ -67,18 +67,18 @@ class Topics:
         self.doubtful.add(name)
         if api_key == 19:
             topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-            (row,) = wire.ask(19, 7, topics=[topic], timeout=5000).topics
+            (row,) = wire.call(19, 7, topics=[topic], timeout=5000).topics
         elif api_key == 37:
             more = {"name": name, "count": partitions, "assignments": None}
-            (row,) = wire.ask(37, 3, topics=[more], timeout=5000).results
+            (row,) = wire.call(37, 3, topics=[more], timeout=5000).results
         else:
-            (row,) = wire.ask(20, 6, topics=[{"name": name}], timeout=5000).responses
+            (row,) = wire.call(20, 6, topics=[{"name": name}], timeout=5000).responses
         assert row.error_code == NONE, row
         self.promised[name] = partitions
         self.doubtful.discard(name)
 
     def check(self, wire: Wire) -> None:
-        found = {row.name: len(row.partitions) for row in wire.ask(3, 12, topics=None).topics}
+        found = {row.name: len(row.partitions) for row in wire.call(3, 12, topics=None).topics}
         for name, count in self.promised.items():
             if name not in self.doubtful:
                 assert found.get(name, 0) == count, name
@@ -178,4 +178,4 @@ def _make_compacted(wire: Wire) -> None:
         "replication_factor": 1,
         "configs": [{"name": name, "value": value} for name, value in config.items()],
     }
-    assert wire.ask(19, 7, topics=[topic], timeout=5000).topics[0].error_code == NONE
+    assert wire.call(19, 7, topics=[topic], timeout=5000).topics[0].error_code == NONE

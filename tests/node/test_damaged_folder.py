@@ -26,7 +26,7 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
         with wire_to(broker) as wire:
             for name in ("lost", "whole"):
                 topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
-                assert wire.ask(19, 7, topics=[topic], timeout=5000).topics[0].error_code == 0
+                assert wire.call(19, 7, topics=[topic], timeout=5000).topics[0].error_code == 0
                 for _ in range(RECORDS):
                     assert wire.produce(name, batch((b"k", bytes(RECORD_BYTES)))).error_code == 0
         yield broker

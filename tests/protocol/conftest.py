@@ -1,4 +1,4 @@
-"""Batches such as clients and brokers write: every codec, and each kind that has its own bits."""
+"""Batches that clients and brokers write: every codec, and each kind with its own attributes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The batch header: fields, checks, stamps, and what becomes of every broken byte."""
+"""The batch header: fields, checks, changes in place, and every broken byte."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,7 +33,7 @@ OUTSIDE_THE_CRC = [*range(8), *range(12, 16)]  # base offset and leader epoch
 
 
 def changed(batch: bytes, **fields: int) -> bytearray:
-    """The batch with other header fields and a checksum that is true again."""
+    """The batch with other header fields and a valid checksum."""
     rewritten = bytearray(batch)
     write_header(rewritten, 0, read_header(batch)._replace(**fields))
     seal(rewritten)
@@ -108,11 +108,11 @@ def test_fields_that_contradict_each_other_are_malformed(
         check_stored_batch(changed(batches["NONE"], **fields))
 
 
-def test_a_wrong_checksum_has_its_own_error(batches: dict[str, bytes]) -> None:
-    rotten = bytearray(batches["NONE"])
-    rotten[-1] ^= 1
+def test_an_invalid_checksum_has_its_own_error(batches: dict[str, bytes]) -> None:
+    corrupt = bytearray(batches["NONE"])
+    corrupt[-1] ^= 1
     with pytest.raises(CorruptBatch):
-        check_client_batch(rotten)
+        check_client_batch(corrupt)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3, -1])
@@ -138,9 +138,7 @@ def test_two_batches_are_not_one_produced_batch(batches: dict[str, bytes]) -> No
 
 
 @pytest.mark.parametrize("bit", [CONTROL, LOG_APPEND_TIME, DELETE_HORIZON])
-def test_bits_that_are_the_brokers_are_refused_from_clients(
-    batches: dict[str, bytes], bit: int
-) -> None:
+def test_attributes_that_only_brokers_set_are_refused(batches: dict[str, bytes], bit: int) -> None:
     batch = changed(batches["NONE"], attributes=bit)
     check_stored_batch(batch)
     with pytest.raises(Malformed, match="cannot be set by clients"):
@@ -160,7 +158,7 @@ def test_a_producer_id_needs_a_sequence(batches: dict[str, bytes]) -> None:
         check_client_batch(batch)
 
 
-def test_no_producer_id_with_epoch_and_sequence_zero_is_taken(batches: dict[str, bytes]) -> None:
+def test_no_producer_id_with_epoch_and_sequence_zero_is_accepted(batches: dict[str, bytes]) -> None:
     """kafkajs sends this for producers that are not idempotent."""
     batch = changed(batches["NONE"], producer_epoch=0, base_sequence=0)
     assert check_client_batch(batch).producer_id == -1
@@ -194,7 +192,7 @@ def test_headers_are_iterated_up_to_a_torn_tail(batches: dict[str, bytes]) -> No
     assert len(list(iterate_headers(log, len(first)))) == 2
 
 
-def test_iterating_over_rubbish_is_malformed(batches: dict[str, bytes]) -> None:
+def test_iterating_over_random_bytes_is_malformed(batches: dict[str, bytes]) -> None:
     with pytest.raises(Malformed):
         list(iterate_headers(batches["NONE"] + bytes(100)))
 
@@ -248,7 +246,7 @@ def test_flips_outside_the_checksum_change_offset_and_epoch_only(
 def test_every_flipped_byte_with_a_true_checksum_opens_or_is_malformed(
     batches: dict[str, bytes],
 ) -> None:
-    """What a hostile client can send: the checksum is right, the rest is not."""
+    """What a hostile client can send: the checksum is valid, the rest is not."""
     for batch in batches.values():
         for position in range(8, len(batch)):
             for value in (0x00, 0x7F, 0x80, 0xFF, batch[position] ^ 0x01):
@@ -264,7 +262,7 @@ def test_every_flipped_byte_with_a_true_checksum_opens_or_is_malformed(
 
 @settings(deadline=None, max_examples=200)
 @given(rubbish=st.binary(max_size=200))
-def test_rubbish_is_malformed_and_nothing_else(rubbish: bytes) -> None:
+def test_random_bytes_are_malformed(rubbish: bytes) -> None:
     for opener in OPENERS:
         with suppress(Malformed):
             opener(rubbish)

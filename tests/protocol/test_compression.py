@@ -1,4 +1,4 @@
-"""Compression: what other clients write is opened, and no input costs more than it may."""
+"""Compression: what other clients write is decompressed, within limits for any input."""
 
 import gzip
 import tracemalloc
@@ -23,20 +23,20 @@ from penstock.protocol.compression import (
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b"the quick brown fox " * 5_000
-ROOM = 1 << 20
+LIMIT_BYTES = 1 << 20
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 @settings(deadline=None, max_examples=25)
 @given(raw=st.binary(max_size=300), repeat=st.sampled_from([0, 1, 3, 700]))
-def test_what_was_packed_opens_again(codec: Codec, raw: bytes, repeat: int) -> None:
+def test_compressed_bytes_are_decompressed(codec: Codec, raw: bytes, repeat: int) -> None:
     packed = compress(codec, raw * repeat)
     assert bytes(decompress(codec, packed, max_bytes=len(raw) * repeat)) == raw * repeat
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_a_higher_level_opens_to_the_same(codec: Codec) -> None:
-    assert bytes(decompress(codec, compress(codec, TEXT, level=9), max_bytes=ROOM)) == TEXT
+def test_a_higher_level_is_decompressed_to_the_same(codec: Codec) -> None:
+    assert bytes(decompress(codec, compress(codec, TEXT, level=9), max_bytes=LIMIT_BYTES)) == TEXT
 
 
 def test_snappy_is_written_as_a_xerial_stream_of_32_kb_blocks() -> None:
@@ -52,23 +52,23 @@ def test_snappy_is_written_as_a_xerial_stream_of_32_kb_blocks() -> None:
     assert b"".join(opened) == TEXT
 
 
-def test_a_raw_snappy_block_opens() -> None:
+def test_a_raw_snappy_block_is_decompressed() -> None:
     """librdkafka and franz-go write no stream around the block."""
     packed = bytes(cramjam.snappy.compress_raw(TEXT))
-    assert bytes(decompress(Codec.SNAPPY, packed, max_bytes=ROOM)) == TEXT
+    assert bytes(decompress(Codec.SNAPPY, packed, max_bytes=LIMIT_BYTES)) == TEXT
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_streams_glued_together_open_as_one(codec: Codec) -> None:
+def test_concatenated_streams_are_decompressed_as_one(codec: Codec) -> None:
     packed = bytes(compress(codec, TEXT)) * 3
-    assert bytes(decompress(codec, packed, max_bytes=ROOM)) == TEXT * 3
+    assert bytes(decompress(codec, packed, max_bytes=LIMIT_BYTES)) == TEXT * 3
 
 
-def test_gzip_of_the_standard_library_opens() -> None:
-    assert bytes(decompress(Codec.GZIP, gzip.compress(TEXT), max_bytes=ROOM)) == TEXT
+def test_gzip_of_the_standard_library_is_decompressed() -> None:
+    assert bytes(decompress(Codec.GZIP, gzip.compress(TEXT), max_bytes=LIMIT_BYTES)) == TEXT
 
 
-def test_streamed_frames_without_a_content_size_open() -> None:
+def test_streamed_frames_without_a_content_size_are_decompressed() -> None:
     """Java streams into its encoders: many blocks, and no size in the frame's header."""
     for codec, encoder in (
         (Codec.ZSTD, cramjam.zstd.Compressor()),
@@ -79,13 +79,13 @@ def test_streamed_frames_without_a_content_size_open() -> None:
             encoder.compress(TEXT[start : start + 1_000])
             pieces.append(bytes(encoder.flush()))
         pieces.append(bytes(encoder.finish()))
-        assert bytes(decompress(codec, b"".join(pieces), max_bytes=ROOM)) == TEXT
+        assert bytes(decompress(codec, b"".join(pieces), max_bytes=LIMIT_BYTES)) == TEXT
 
 
-def test_skippable_frames_are_passed_over() -> None:
+def test_skippable_frames_are_skipped() -> None:
     skippable = bytes.fromhex("502a4d18") + (5).to_bytes(4, "little") + b"hello"
     packed = skippable + bytes(compress(Codec.ZSTD, TEXT)) + skippable
-    assert bytes(decompress(Codec.ZSTD, packed, max_bytes=ROOM)) == TEXT
+    assert bytes(decompress(Codec.ZSTD, packed, max_bytes=LIMIT_BYTES)) == TEXT
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -112,7 +112,7 @@ def test_a_bomb_is_refused_without_going_off(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", PACKED)
 def test_no_more_is_allocated_than_the_limit_says(codec: Codec) -> None:
     bomb = bytes(compress(codec, bytes(64 << 20)))
-    with suppress(Malformed):  # snappy says how large it is
+    with suppress(Malformed):  # snappy states its size
         assert decompressed_size_limit(codec, bomb, max_bytes=1 << 20) <= 1 << 20
     with pytest.raises(Malformed):
         decompress(codec, bomb, max_bytes=1 << 20)
@@ -121,30 +121,32 @@ def test_no_more_is_allocated_than_the_limit_says(codec: Codec) -> None:
 def test_many_empty_gzip_members_cost_linear_time() -> None:
     members = gzip.compress(b"", mtime=0) * 200_000
     began_s = thread_time()
-    assert len(decompress(Codec.GZIP, members, max_bytes=ROOM)) == 0
+    assert len(decompress(Codec.GZIP, members, max_bytes=LIMIT_BYTES)) == 0
     assert thread_time() - began_s < 5  # each one copying the rest would take a minute
 
 
 @pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4])
-def test_a_stream_of_more_frames_than_are_counted_opens(codec: Codec) -> None:
+def test_a_stream_with_more_frames_than_are_counted_is_decompressed(codec: Codec) -> None:
     packed = bytes(compress(codec, b"x")) * (HEADERS_MAX + 1)
-    assert decompressed_size_limit(codec, packed, max_bytes=ROOM) == ROOM
-    assert bytes(decompress(codec, packed, max_bytes=ROOM)) == b"x" * (HEADERS_MAX + 1)
+    assert decompressed_size_limit(codec, packed, max_bytes=LIMIT_BYTES) == LIMIT_BYTES
+    assert bytes(decompress(codec, packed, max_bytes=LIMIT_BYTES)) == b"x" * (HEADERS_MAX + 1)
 
 
-def test_a_snappy_stream_cut_into_tiny_blocks_is_malformed() -> None:
+def test_a_snappy_stream_of_many_tiny_blocks_is_malformed() -> None:
     stream = bytes(compress(Codec.SNAPPY, b""))
     block = bytes(cramjam.snappy.compress_raw(b"x"))
     piece = len(block).to_bytes(4, "big") + block
-    assert bytes(decompress(Codec.SNAPPY, stream + piece * 1000, max_bytes=ROOM)) == b"x" * 1000
+    assert (
+        bytes(decompress(Codec.SNAPPY, stream + piece * 1000, max_bytes=LIMIT_BYTES)) == b"x" * 1000
+    )
     with pytest.raises(Malformed, match="too many blocks"):
-        decompress(Codec.SNAPPY, stream + piece * 2000, max_bytes=ROOM)
+        decompress(Codec.SNAPPY, stream + piece * 2000, max_bytes=LIMIT_BYTES)
 
 
-def test_a_snappy_block_that_lies_about_its_size_is_refused() -> None:
+def test_a_snappy_block_with_an_invalid_size_is_refused() -> None:
     for claim in (b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\xff\x01", b"\x80"):
         with pytest.raises(Malformed):
-            decompress(Codec.SNAPPY, claim + b"rubbish", max_bytes=ROOM)
+            decompress(Codec.SNAPPY, claim + b"rubbish", max_bytes=LIMIT_BYTES)
 
 
 @pytest.mark.parametrize("codec", PACKED)
@@ -155,7 +157,7 @@ def test_every_truncation_is_malformed(codec: Codec) -> None:
     for size in range(len(packed)):
         if size not in whole:
             with pytest.raises(Malformed):
-                decompress(codec, packed[:size], max_bytes=ROOM)
+                decompress(codec, packed[:size], max_bytes=LIMIT_BYTES)
 
 
 @pytest.mark.parametrize("codec", PACKED)
@@ -171,7 +173,7 @@ def test_every_flipped_byte_opens_within_bounds_or_is_malformed(codec: Codec) ->
 
 @settings(deadline=None, max_examples=200)
 @given(codec=st.integers(-1, 8), rubbish=st.binary(max_size=100))
-def test_rubbish_is_malformed_and_nothing_else(codec: int, rubbish: bytes) -> None:
+def test_random_bytes_are_malformed(codec: int, rubbish: bytes) -> None:
     magics = (b"", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x1f\x8b\x08", b"\x82SNAPPY\x00")
     for magic in magics:
         with suppress(Malformed):
@@ -188,7 +190,7 @@ def test_size_limits_are_never_below_the_size(raw: bytes, repeat: int) -> None:
     assert len(content) <= lz4_size_limit(lz4) <= len(content) + (4 << 20)
 
 
-def test_lz4_blocks_stand_alone() -> None:
-    """Java's reader refuses a frame whose blocks lean on the ones before."""
+def test_lz4_blocks_are_independent() -> None:
+    """Java's reader refuses a frame whose blocks refer to earlier ones."""
     flags = bytes(compress(Codec.LZ4, TEXT))[4]
     assert flags & 0x20

@@ -50,7 +50,7 @@ def test_a_marker_has_the_bytes_that_kafka_gives_it() -> None:
         (Record(key=bytes(4), value=None), "truncated"),
     ],
 )
-def test_other_control_records_end_no_transaction(record: Record, reason: str) -> None:
+def test_other_control_records_are_not_transaction_markers(record: Record, reason: str) -> None:
     batch = build_batch(
         [record], producer_id=ProducerId(1), transactional=True, control=True, timestamp=Millis(1)
     )
@@ -58,14 +58,14 @@ def test_other_control_records_end_no_transaction(record: Record, reason: str) -
         read_marker(batch)
 
 
-def test_two_records_are_no_marker() -> None:
+def test_two_records_are_not_a_marker() -> None:
     record = Record(key=bytes(4), value=bytes(6))
     batch = build_batch([record] * 2, producer_id=ProducerId(1), transactional=True, control=True)
     with pytest.raises(Malformed, match="2 records"):
         read_marker(batch)
 
 
-def test_an_ordinary_batch_is_no_marker(batches: dict[str, bytes]) -> None:
+def test_an_ordinary_batch_is_not_a_marker(batches: dict[str, bytes]) -> None:
     for name in ("NONE", "transactional"):
         with pytest.raises(Malformed, match="not a transaction marker"):
             read_marker(batches[name])

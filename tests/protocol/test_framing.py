@@ -47,7 +47,7 @@ def test_versions_without_a_schema_are_not_flexible() -> None:
     assert not is_flexible_version(Api.FETCH, 19)
 
 
-def test_response_headers_have_tags_where_kio_says_so() -> None:
+def test_response_headers_have_tags_where_kio_has_them() -> None:
     for api_key, version in VERSIONS:
         schema = load_response_schema(api_key, version).__header_schema__
         assert response_has_tags(api_key, version) == (schema is FlexibleResponseHeader)
@@ -59,7 +59,7 @@ def test_response_headers_have_tags_where_kio_says_so() -> None:
     correlation_id=st.integers(-(2**31), 2**31 - 1),
     client_id=st.none() | st.text(max_size=20),
 )
-def test_request_headers_read_back_and_are_kios(
+def test_request_headers_are_written_and_read_as_by_kio(
     key_and_version: tuple[int, int], correlation_id: int, client_id: str | None
 ) -> None:
     api_key, version = key_and_version

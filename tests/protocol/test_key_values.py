@@ -1,4 +1,4 @@
-"""Keys and values read in one loop, against the plain reader."""
+"""Keys and values read in one loop, against the reader of single records."""
 
 import pytest
 from hypothesis import given, settings
@@ -65,9 +65,7 @@ def test_a_batch_of_one_is_built_as_one_of_many_and_tells_its_header(
 
 @given(records, st.data())
 @settings(deadline=None, max_examples=100)
-def test_rotten_records_are_malformed_and_nothing_else(
-    written: list[Record], data: st.DataObject
-) -> None:
+def test_corrupt_records_are_malformed(written: list[Record], data: st.DataObject) -> None:
     batch = build_batch(written)
     place = data.draw(st.integers(HEADER_BYTES, len(batch) - 1))
     batch[place] = data.draw(st.integers(0, 255))
@@ -80,13 +78,13 @@ def test_rotten_records_are_malformed_and_nothing_else(
 
 def test_a_record_that_runs_past_its_batch_is_malformed() -> None:
     batch = build_batch([(b"k", b"v")])
-    batch[HEADER_BYTES] = 0x7E  # the record says that it has 63 bytes
+    batch[HEADER_BYTES] = 0x7E  # the stated length of the record is 63 bytes
     seal(batch)
     with pytest.raises(Malformed):
         read_pairs(batch)
 
 
-def test_plain_batches_in_a_row_are_read_at_once_up_to_the_first_that_is_not() -> None:
+def test_consecutive_simple_batches_are_read_up_to_the_first_other_one() -> None:
     rows: list[list[tuple[bytes | None, bytes | None]]]
     rows = [[(b"a", b"1")], [(b"b", None), (None, b"x" * 100)], [(b"c", b"3")]]
     batches = [build_pairs(pairs, Millis(5)) for pairs in rows]

@@ -58,7 +58,7 @@ def test_pairs_take_the_batchs_time_and_the_next_offset() -> None:
     assert read_records(batch) == [Record(5, 9, b"a", b"1"), Record(6, 9, b"b", None)]
 
 
-def test_records_keep_offsets_of_their_own(batches: dict[str, bytes]) -> None:
+def test_records_keep_their_own_offsets(batches: dict[str, bytes]) -> None:
     assert [record.offset for record in read_records(batches["gaps"])] == [2, 5]
     assert read_header(batches["gaps"]).last_offset == 9
 
@@ -85,7 +85,7 @@ def test_a_bound_on_opened_bytes_holds(batches: dict[str, bytes]) -> None:
 
 
 def with_body(body: bytes, *, count: int, last_offset_delta: int) -> bytearray:
-    """A batch with a true checksum around any record bytes."""
+    """A batch with a valid checksum around any record bytes."""
     header = BatchHeader(
         base_offset=0,
         length=49 + len(body),

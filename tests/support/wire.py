@@ -26,7 +26,7 @@ class Wire:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._asked: list[tuple[int, int]] = []
+        self._pending: list[tuple[int, int]] = []
 
     def __enter__(self) -> Wire:
         return self
@@ -48,23 +48,23 @@ class Wire:
         version: int,
         *,
         client_id: str | None = "wire",
-        answered: bool = True,
+        has_response: bool = True,
         **fields: Any,
     ) -> None:
         self.socket.sendall(
-            frame(len(self._asked), api_key, version, client_id=client_id, **fields)
+            frame(len(self._pending), api_key, version, client_id=client_id, **fields)
         )
-        if answered:
-            self._asked.append((api_key, version))
+        if has_response:
+            self._pending.append((api_key, version))
 
-    def ask(self, api_key: int, version: int, **fields: Any) -> Any:
+    def call(self, api_key: int, version: int, **fields: Any) -> Any:
         self.send(api_key, version, **fields)
         return self.receive()
 
     def receive(self) -> Any:
         """The next response; it must be to the oldest request without one."""
         body = self.receive_frame()
-        api_key, version = self._asked.pop(0)
+        api_key, version = self._pending.pop(0)
         start = 4 + response_has_tags(api_key, version)
         return read_response(api_key, version, body[start:])
 
@@ -106,7 +106,7 @@ class Wire:
         self.send(
             0,
             version,
-            answered=acks != 0,
+            has_response=acks != 0,
             transactional_id=transactional_id,
             acks=acks,
             timeout=5000,
@@ -142,7 +142,7 @@ class Wire:
             for name in ("partition_max_bytes", "current_leader_epoch", "last_fetched_epoch")
             if name in asked
         }
-        answer = self.ask(
+        response = self.call(
             1,
             version,
             topics=[
@@ -153,7 +153,7 @@ class Wire:
             ],
             **asked,
         )
-        return answer.responses[0].partitions[0]
+        return response.responses[0].partitions[0]
 
 
 def frame(

@@ -1,4 +1,4 @@
-"""Real brokers in processes of their own, for real clients' administration."""
+"""Brokers in their own processes, for real admin clients."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from penstock.testing.embedded import EmbeddedBroker
 
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[EmbeddedBroker]:
-    """One broker for all tests of a module; each takes topic names of its own."""
+    """One broker for all tests of a module; each uses its own topic names."""
     with EmbeddedBroker() as broker:
         yield broker
 
@@ -31,7 +31,7 @@ def fresh() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def code_of() -> Callable[[Callable[[], Any]], int]:
-    """The error code with which something is refused; 0 when it is not."""
+    """The error code of a refusal; 0 if there is none."""
     from confluent_kafka import KafkaException
 
     def code_of(work: Callable[[], Any]) -> int:

@@ -1,4 +1,4 @@
-"""Settings through clients: described with their sources, altered, honoured at once."""
+"""Settings through clients: described with their sources, altered, effective immediately."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def topic(client: AdminClient) -> str:
 
 def replace_all(client: AdminClient, topic: str, settings: dict[str, str]) -> None:
     resource = ConfigResource(Type.TOPIC, topic, set_config=settings)
-    with pytest.deprecated_call():  # but older clients know no other way
+    with pytest.deprecated_call():  # but older clients have no other way
         client.alter_configs([resource])[resource].result(10)
 
 
@@ -107,7 +107,7 @@ def test_a_new_limit_holds_for_the_next_message(
         (Type.GROUP, "g", ("nope", "5"), 40),
     ],
 )
-def test_what_cannot_be_set_is_refused_with_kafkas_code(
+def test_invalid_settings_are_refused_with_kafkas_code(
     kind: Any,
     name: str,
     change: tuple[str, str],
@@ -132,14 +132,14 @@ def test_a_broker_shows_what_it_was_started_with(start_broker: Any) -> None:
     broker = start_broker(num_partitions="3", log_retention_hours="2")
     broker.create_topic("t")
     with broker.connect() as wire:
-        asked = {"resource_type": BROKER, "resource_name": "1", "configuration_keys": None}
-        rows = {row.name: row for row in wire.ask(32, 4, resources=[asked]).results[0].configs}
+        requested = {"resource_type": BROKER, "resource_name": "1", "configuration_keys": None}
+        rows = {row.name: row for row in wire.call(32, 4, resources=[requested]).results[0].configs}
         assert (rows["num.partitions"].value, rows["num.partitions"].config_source) == ("3", 4)
         assert rows["num.partitions"].read_only
         assert not rows["log.retention.ms"].read_only
-        wanted = {"configuration_keys": ["retention.ms"]}
-        asked = {"resource_type": TOPIC, "resource_name": "t", **wanted}
-        (row,) = wire.ask(32, 4, resources=[asked], include_synonyms=True).results[0].configs
+        requested = {"configuration_keys": ["retention.ms"]}
+        requested = {"resource_type": TOPIC, "resource_name": "t", **requested}
+        (row,) = wire.call(32, 4, resources=[requested], include_synonyms=True).results[0].configs
         assert (row.value, row.config_source) == ("7200000", 4)
         assert row.synonyms[0].name == "log.retention.hours"
 
@@ -147,13 +147,13 @@ def test_a_broker_shows_what_it_was_started_with(start_broker: Any) -> None:
 def test_a_default_for_all_brokers_reaches_topics_at_once(wire: Any, broker: Any) -> None:
     broker.create_topic("t")
     change = {"name": "log.segment.bytes", "config_operation": 0, "value": "3000000"}
-    asked = {"resource_type": BROKER, "resource_name": "", "configs": [change]}
-    (result,) = wire.ask(44, 1, resources=[asked]).responses
+    requested = {"resource_type": BROKER, "resource_name": "", "configs": [change]}
+    (result,) = wire.call(44, 1, resources=[requested]).responses
     assert result.error_code == ErrorCode.none
     settings = broker.call(lambda: broker.partitions.find("t", 0).log.settings)
     assert settings.segment_bytes == 3_000_000
     (row,) = (
-        wire.ask(
+        wire.call(
             32,
             4,
             resources=[{"resource_type": BROKER, "resource_name": "", "configuration_keys": None}],
@@ -164,16 +164,22 @@ def test_a_default_for_all_brokers_reaches_topics_at_once(wire: Any, broker: Any
     assert (row.name, row.value, row.config_source) == ("log.segment.bytes", "3000000", 3)
 
 
-def test_documentation_is_sent_only_when_asked_for(wire: Any, broker: Any) -> None:
+def test_documentation_is_sent_only_on_request(wire: Any, broker: Any) -> None:
     broker.create_topic("t")
-    asked = {"resource_type": TOPIC, "resource_name": "t", "configuration_keys": ["retention.ms"]}
-    (silent,) = wire.ask(32, 3, resources=[asked]).results[0].configs
-    (told,) = wire.ask(32, 3, resources=[asked], include_documentation=True).results[0].configs
-    assert silent.documentation is None
-    assert "older" in told.documentation
+    requested = {
+        "resource_type": TOPIC,
+        "resource_name": "t",
+        "configuration_keys": ["retention.ms"],
+    }
+    (without,) = wire.call(32, 3, resources=[requested]).results[0].configs
+    (response,) = (
+        wire.call(32, 3, resources=[requested], include_documentation=True).results[0].configs
+    )
+    assert without.documentation is None
+    assert "older" in response.documentation
 
 
-def test_a_resource_that_makes_no_sense_is_refused_by_itself(wire: Any, broker: Any) -> None:
+def test_an_invalid_resource_is_refused_on_its_own(wire: Any, broker: Any) -> None:
     broker.create_topic("t")
     resources = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": []}
@@ -187,7 +193,7 @@ def test_a_resource_that_makes_no_sense_is_refused_by_itself(wire: Any, broker: 
             (GROUP, ""),
         )
     ]
-    results = wire.ask(32, 4, resources=resources).results
+    results = wire.call(32, 4, resources=resources).results
     none, unknown, invalid = (
         ErrorCode.none,
         ErrorCode.unknown_topic_or_partition,
@@ -199,17 +205,17 @@ def test_a_resource_that_makes_no_sense_is_refused_by_itself(wire: Any, broker: 
 def test_log_levels_are_settings_of_a_broker(wire: Any) -> None:
     name = "penstock.broker.client_connection"
     change = {"name": name, "config_operation": 0, "value": "DEBUG"}
-    asked = {"resource_type": LOGGER, "resource_name": "1"}
+    requested = {"resource_type": LOGGER, "resource_name": "1"}
     levels = {"configuration_keys": [name]}
     for value, expected in (("DEBUG", ErrorCode.none), ("LOUD", ErrorCode.invalid_config)):
-        entry = {**asked, "configs": [{**change, "value": value}]}
-        (result,) = wire.ask(44, 1, resources=[entry]).responses
+        entry = {**requested, "configs": [{**change, "value": value}]}
+        (result,) = wire.call(44, 1, resources=[entry]).responses
         assert result.error_code == expected
-    (row,) = wire.ask(32, 4, resources=[{**asked, **levels}]).results[0].configs
+    (row,) = wire.call(32, 4, resources=[{**requested, **levels}]).results[0].configs
     assert (row.value, row.config_source) == ("DEBUG", 6)
-    entry = {**asked, "configs": [{"name": name, "config_operation": 1}]}
-    wire.ask(44, 1, resources=[entry])
-    (row,) = wire.ask(32, 4, resources=[{**asked, **levels}]).results[0].configs
+    entry = {**requested, "configs": [{"name": name, "config_operation": 1}]}
+    wire.call(44, 1, resources=[entry])
+    (row,) = wire.call(32, 4, resources=[{**requested, **levels}]).results[0].configs
     assert row.value != "DEBUG"
 
 
@@ -217,34 +223,32 @@ def test_resources_with_settings_are_listed(wire: Any, broker: Any) -> None:
     broker.create_topic("t")
     change = {"name": "penstock.offsets.monotonic", "config_operation": 0, "value": "true"}
     group = {"resource_type": GROUP, "resource_name": "g", "configs": [change]}
-    wire.ask(44, 1, resources=[group])
-    listed = wire.ask(74, 1, resource_types=[TOPIC, GROUP]).config_resources
+    wire.call(44, 1, resources=[group])
+    listed = wire.call(74, 1, resource_types=[TOPIC, GROUP]).config_resources
     assert {(row.resource_type, row.resource_name) for row in listed} == {
         (TOPIC, "t"),
         (GROUP, "g"),
     }
-    everything = wire.ask(74, 1, resource_types=[]).config_resources
+    everything = wire.call(74, 1, resource_types=[]).config_resources
     assert {row.resource_type for row in everything} == {TOPIC, BROKER, LOGGER, GROUP}
-    assert not wire.ask(74, 0).config_resources
+    assert not wire.call(74, 0).config_resources
 
 
 def test_no_names_of_settings_are_all_of_them(wire: Any, broker: Any) -> None:
     broker.create_topic("t")
     named: dict[str, Any] = {"resource_type": TOPIC, "resource_name": "t"}
-    asked = [{**named, "configuration_keys": keys} for keys in (None, ())]
-    everything, none_named = wire.ask(32, 4, resources=asked).results
+    requested = [{**named, "configuration_keys": keys} for keys in (None, ())]
+    everything, none_named = wire.call(32, 4, resources=requested).results
     assert len(everything.configs) > 20
     assert none_named.configs == everything.configs
 
 
 @pytest.mark.parametrize("api_key", [33, 44])
-def test_the_settings_of_a_name_that_cannot_be_are_refused_for_the_name(
-    api_key: int, wire: Any
-) -> None:
+def test_settings_of_an_invalid_name_are_refused_for_the_name(api_key: int, wire: Any) -> None:
     resources = [
         {"resource_type": TOPIC, "resource_name": name, "configs": ()} for name in ("a b", "nope")
     ]
-    rows = wire.ask(api_key, 1, resources=resources).responses
+    rows = wire.call(api_key, 1, resources=resources).responses
     assert [row.error_code for row in rows] == [
         ErrorCode.invalid_topic_exception,
         ErrorCode.unknown_topic_or_partition,

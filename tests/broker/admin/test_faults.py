@@ -1,4 +1,4 @@
-"""A controller whose log cannot be written: nothing is made, everybody is told, it comes back."""
+"""A controller whose log cannot be written refuses changes, and recovers."""
 
 import errno
 import time
@@ -8,10 +8,10 @@ import pytest
 
 from penstock.errors import ErrorCode
 
-WANTED = {"topics": [{"name": "a", "num_partitions": 1, "replication_factor": 1}]}
+REQUESTED = {"topics": [{"name": "a", "num_partitions": 1, "replication_factor": 1}]}
 
 
-def test_a_full_disk_refuses_changes_until_there_is_room(
+def test_a_full_disk_refuses_changes_until_there_is_space(
     wire: Any, broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic("before")
@@ -22,17 +22,17 @@ def test_a_full_disk_refuses_changes_until_there_is_room(
 
     with monkeypatch.context() as patch:
         patch.setattr(type(log), "append", full)
-        (refused,) = wire.ask(19, 7, **WANTED).topics
+        (refused,) = wire.call(19, 7, **REQUESTED).topics
         assert refused.error_code == ErrorCode.not_controller
-        assert [topic.name for topic in wire.ask(3, 12, topics=None).topics] == ["before"]
+        assert [topic.name for topic in wire.call(3, 12, topics=None).topics] == ["before"]
     give_up_at = time.monotonic() + 20
     while True:
-        (made,) = wire.ask(19, 7, **WANTED).topics
-        if made.error_code == ErrorCode.none or time.monotonic() > give_up_at:
+        (created,) = wire.call(19, 7, **REQUESTED).topics
+        if created.error_code == ErrorCode.none or time.monotonic() > give_up_at:
             break
         time.sleep(0.1)
-    assert made.error_code == ErrorCode.none
-    assert {topic.name for topic in wire.ask(3, 12, topics=None).topics} == {"before", "a"}
+    assert created.error_code == ErrorCode.none
+    assert {topic.name for topic in wire.call(3, 12, topics=None).topics} == {"before", "a"}
 
 
 def test_a_partition_that_cannot_be_opened_leaves_the_others_serving(
@@ -50,7 +50,7 @@ def test_a_partition_that_cannot_be_opened_leaves_the_others_serving(
     broker.create_topic("a", 2)
     assert wire.produce("a", make_batch()).error_code == ErrorCode.none
     assert wire.produce("a", make_batch(), partition=1).error_code != ErrorCode.none
-    monkeypatch.setattr(store, "open", opened)  # the disk is well again
+    monkeypatch.setattr(store, "open", opened)  # the disk works again
     give_up_at = time.monotonic() + 20
     while wire.produce("a", make_batch(), partition=1).error_code != ErrorCode.none:
         assert time.monotonic() < give_up_at, "the partition stays offline"

@@ -23,7 +23,7 @@ def admin(embedded: EmbeddedBroker) -> Iterator[Any]:
     client.close()
 
 
-def test_topics_are_made_listed_described_widened_and_deleted(admin: Any) -> None:
+def test_topics_are_created_listed_described_extended_and_deleted(admin: Any) -> None:
     admin.create_topics([NewTopic("kp", 2, 1, topic_configs={"retention.ms": "99"})])
     assert "kp" in admin.list_topics()
     (described,) = admin.describe_topics(["kp"])
@@ -48,8 +48,8 @@ def test_settings_are_described_and_altered(admin: Any) -> None:
     admin.create_topics([NewTopic("tuned", 1, 1)])
     resource = ConfigResource(ConfigResourceType.TOPIC, "tuned", configs={"retention.ms": "5"})
     admin.alter_configs([resource])
-    told = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "tuned")])
-    assert "'5'" in str(told)
+    response = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "tuned")])
+    assert "'5'" in str(response)
 
 
 def test_the_cluster_and_its_folders_are_described(admin: Any) -> None:

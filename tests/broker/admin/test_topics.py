@@ -1,4 +1,4 @@
-"""Topics through confluent-kafka's admin client: what it makes, and every way it is refused."""
+"""Topics through confluent-kafka's admin client: what it creates, and what is refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def create(client: AdminClient, name: str, *args: Any, **options: Any) -> None:
     ].result(10)
 
 
-def test_a_topic_is_made_described_widened_and_deleted(
+def test_a_topic_is_created_described_extended_and_deleted(
     client: AdminClient, code_of: CodeOf
 ) -> None:
     create(client, "life", 2, 1, config={"retention.ms": "5000"})
@@ -61,7 +61,7 @@ def test_a_topic_is_made_described_widened_and_deleted(
         ("too-wide", (10_001,), {}, 44),
     ],
 )
-def test_what_cannot_be_made_is_refused_with_kafkas_code(
+def test_invalid_topics_are_refused_with_kafkas_code(
     name: str,
     args: tuple[int, ...],
     options: dict[str, Any],
@@ -74,23 +74,23 @@ def test_what_cannot_be_made_is_refused_with_kafkas_code(
     assert code_of(lambda: create(client, name, *args, **options)) == code
 
 
-def test_a_validated_topic_is_not_made(client: AdminClient, code_of: CodeOf) -> None:
-    create(client, "only-asked", 3, 1, validate_only=True)
-    assert "only-asked" not in client.list_topics(timeout=10).topics
-    assert code_of(lambda: create(client, "only-asked", 0, 1, validate_only=True)) == 37
+def test_a_validated_topic_is_not_created(client: AdminClient, code_of: CodeOf) -> None:
+    create(client, "validated", 3, 1, validate_only=True)
+    assert "validated" not in client.list_topics(timeout=10).topics
+    assert code_of(lambda: create(client, "validated", 0, 1, validate_only=True)) == 37
 
 
 def test_replicas_may_be_assigned_by_hand(client: AdminClient) -> None:
     create(client, "by-hand", 2, replica_assignment=[[1], [1]])
-    found = client.list_topics(timeout=10).topics["by-hand"].partitions
-    assert [found[index].replicas for index in range(2)] == [[1], [1]]
+    result = client.list_topics(timeout=10).topics["by-hand"].partitions
+    assert [result[index].replicas for index in range(2)] == [[1], [1]]
 
 
 @pytest.mark.parametrize(
     ("count", "assignment", "code"),
     [(1, None, 37), (2, None, 37), (4, [[1], [2]], 39), (4, [[1]], 39)],
 )
-def test_widening_that_cannot_be_is_refused(
+def test_invalid_numbers_of_partitions_are_refused(
     count: int,
     assignment: list[list[int]] | None,
     code: int,
@@ -119,7 +119,7 @@ def test_a_name_used_again_is_an_empty_topic(embedded: EmbeddedBroker, client: A
         client.delete_topics(["again"])["again"].result(10)
 
 
-def test_everything_is_there_after_a_restart_and_after_a_kill(fresh: EmbeddedBroker) -> None:
+def test_everything_is_kept_through_a_restart_and_a_kill(fresh: EmbeddedBroker) -> None:
     def picture() -> Any:
         client = AdminClient({"bootstrap.servers": fresh.bootstrap})
         known = client.list_topics(timeout=10)
@@ -136,8 +136,8 @@ def test_everything_is_there_after_a_restart_and_after_a_kill(fresh: EmbeddedBro
 
     client = AdminClient({"bootstrap.servers": fresh.bootstrap})
     create(client, "kept", 3, config={"retention.ms": "77", "cleanup.policy": "compact"})
-    create(client, "gone", 1)
-    client.delete_topics(["gone"])["gone"].result(10)
+    create(client, "deleted", 1)
+    client.delete_topics(["deleted"])["deleted"].result(10)
     before = picture()
     fresh.restart()
     assert picture() == before
@@ -147,12 +147,14 @@ def test_everything_is_there_after_a_restart_and_after_a_kill(fresh: EmbeddedBro
 
 
 @pytest.mark.slow
-def test_two_thousand_topics_are_made_found_again_and_described(fresh: EmbeddedBroker) -> None:
+def test_two_thousand_topics_are_created_reloaded_and_described(fresh: EmbeddedBroker) -> None:
     client = AdminClient({"bootstrap.servers": fresh.bootstrap})
     names = [f"topic-{number}" for number in range(2000)]
     for first in range(0, 2000, 100):
-        made = client.create_topics([NewTopic(name, 1, 1) for name in names[first : first + 100]])
-        for future in made.values():
+        created = client.create_topics(
+            [NewTopic(name, 1, 1) for name in names[first : first + 100]]
+        )
+        for future in created.values():
             future.result(60)
     for again in (fresh.restart, fresh.kill):
         again()
@@ -166,32 +168,32 @@ def test_two_thousand_topics_are_made_found_again_and_described(fresh: EmbeddedB
 
 def test_a_topic_to_delete_is_named_in_one_way(wire: Any, broker: Any) -> None:
     broker.create_topic("a")
-    topic_id = wire.ask(3, 12, topics=[{"name": "a"}]).topics[0].topic_id
+    topic_id = wire.call(3, 12, topics=[{"name": "a"}]).topics[0].topic_id
     rows = [
         {"name": "a", "topic_id": topic_id},
         {"name": None, "topic_id": None},
         {"name": "b"},
     ]
-    answers = wire.ask(20, 6, topics=rows).responses
-    codes = [(row.name, row.error_code) for row in answers]
+    responses = wire.call(20, 6, topics=rows).responses
+    codes = [(row.name, row.error_code) for row in responses]
     unclear, unknown = ErrorCode.invalid_request, ErrorCode.unknown_topic_or_partition
     assert codes == [("a", unclear), (None, unclear), ("b", unknown)]
-    assert wire.ask(3, 12, topics=[{"name": "a"}]).topics[0].error_code == ErrorCode.none
+    assert wire.call(3, 12, topics=[{"name": "a"}]).topics[0].error_code == ErrorCode.none
 
 
-def test_what_is_named_twice_is_answered_once(wire: Any, broker: Any) -> None:
+def test_names_given_twice_have_one_row(wire: Any, broker: Any) -> None:
     broker.create_topic("a")
-    deleted = wire.ask(20, 6, topics=[{"name": "a"}, {"name": "a"}]).responses
+    deleted = wire.call(20, 6, topics=[{"name": "a"}, {"name": "a"}]).responses
     assert [(row.name, row.error_code) for row in deleted] == [("a", ErrorCode.invalid_request)]
     more = {"name": "a", "count": 3, "assignments": None}
-    widened = wire.ask(37, 3, topics=[more, more]).results
+    widened = wire.call(37, 3, topics=[more, more]).results
     assert [(row.name, row.error_code) for row in widened] == [("a", ErrorCode.invalid_request)]
 
 
 def test_a_topic_named_by_its_name_and_by_its_id_stays(wire: Any, broker: Any) -> None:
     broker.create_topic("a")
-    topic_id = wire.ask(3, 12, topics=[{"name": "a"}]).topics[0].topic_id
-    asked = [{"name": "a"}, {"name": None, "topic_id": topic_id}]
-    codes = {row.error_code for row in wire.ask(20, 6, topics=asked).responses}
+    topic_id = wire.call(3, 12, topics=[{"name": "a"}]).topics[0].topic_id
+    requested = [{"name": "a"}, {"name": None, "topic_id": topic_id}]
+    codes = {row.error_code for row in wire.call(20, 6, topics=requested).responses}
     assert codes == {ErrorCode.invalid_request}
-    assert wire.ask(3, 12, topics=[{"name": "a"}]).topics[0].error_code == ErrorCode.none
+    assert wire.call(3, 12, topics=[{"name": "a"}]).topics[0].error_code == ErrorCode.none

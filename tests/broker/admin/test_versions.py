@@ -47,9 +47,9 @@ EXPECTED = {29: 54, 38: 61, 39: 61, 40: 61, 41: 64}
 def test_every_version_has_a_response(row: Any, wire: Any, broker: Any) -> None:
     broker.create_topic("orders", 2)
     for version in range(row.versions[0], row.versions[1] + 1):
-        answer = wire.ask(row.api, version, **FIELDS.get(row.api, {}))
-        if hasattr(answer, "error_code"):
-            assert answer.error_code == EXPECTED.get(row.api, 0)
+        response = wire.call(row.api, version, **FIELDS.get(row.api, {}))
+        if hasattr(response, "error_code"):
+            assert response.error_code == EXPECTED.get(row.api, 0)
         if row.api is Api.DELETE_TOPICS:
             broker.create_topic("orders", 2)
 

@@ -35,7 +35,7 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.fixture
 def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
-    """A topic of the test's own, full of numbers."""
+    """A new topic with numbers in it."""
     name = f"t{abs(hash(request.node.nodeid))}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(10)
@@ -47,7 +47,7 @@ def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
 
 
 class Member:
-    """A confluent-kafka consumer that remembers what it read and what it was told."""
+    """A confluent-kafka consumer that remembers what it read, and its assignments."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, **settings: Any) -> None:
         self.rebalances = 0
@@ -89,7 +89,7 @@ def poll_until(members: list[Member], is_done: Callable[[], bool]) -> None:
 
 
 def is_spread(members: list[Member]) -> bool:
-    """Everybody has an equal part and every partition one owner."""
+    """Every member has an equal share and every partition one owner."""
     parts = [member.owned for member in members]
     share = PARTITIONS // len(members)
     return all(len(part) == share for part in parts) and len(set().union(*parts)) == PARTITIONS
@@ -113,18 +113,20 @@ def test_members_share_a_topic_and_take_over_from_each_other(
     members[0].consumer.commit(asynchronous=False)
     members += [Member(bootstrap, group, topic, **PROTOCOLS[protocol]) for _ in range(2)]
     poll_until(members, lambda: is_spread(members))
-    kept = members[0].owned
+    owned_before = members[0].owned
     members.pop().consumer.close()
     poll_until(members, lambda: is_spread(members))
     if protocol in ("cooperative", "consumer"):
-        assert kept <= members[0].owned, "what one works on does not move without need"
+        assert owned_before <= members[0].owned, "partitions do not move without need"
     assert sorted(number for member in members for number in member.read) == list(range(RECORDS))
     for member in members:
         member.consumer.close()
 
 
 @pytest.mark.parametrize("protocol", ["eager", "consumer"])
-def test_a_successor_goes_on_where_the_group_was(bootstrap: str, topic: str, protocol: str) -> None:
+def test_a_successor_continues_where_the_group_was(
+    bootstrap: str, topic: str, protocol: str
+) -> None:
     first = Member(bootstrap, f"go-on-{protocol}", topic, **PROTOCOLS[protocol])
     poll_until([first], lambda: len(first.read) >= 100)
     first.consumer.commit(asynchronous=False)
@@ -152,7 +154,7 @@ def test_a_static_member_that_restarts_causes_no_rebalance(bootstrap: str, topic
         member.consumer.close()
 
 
-def test_a_fenced_static_member_is_told_so(bootstrap: str, topic: str) -> None:
+def test_a_fenced_static_member_gets_an_error(bootstrap: str, topic: str) -> None:
     first = Member(bootstrap, "fenced", topic, **{"group.instance.id": "one"})
     poll_until([first], lambda: len(first.owned) == PARTITIONS)
     second = Member(bootstrap, "fenced", topic, **{"group.instance.id": "one"})
@@ -214,8 +216,8 @@ def test_a_group_survives_a_killed_broker() -> None:
         assert producer.flush(10) == 0
         members = [Member(broker.bootstrap, "g", "t"), Member(broker.bootstrap, "g", "t")]
         poll_until(members, lambda: is_spread(members))
-        # Who read a partition before the second member came does not have it any more: what is
-        # committed below is what its owner of now has read.
+        # The reader of a partition before the second member joined does not own it any more: what is
+        # committed below is what its present owner has read.
         poll_until(members, lambda: all(is_at(m, RECORDS // PARTITIONS) for m in members))
         for member in members:
             member.consumer.commit(asynchronous=False)
@@ -230,7 +232,7 @@ def test_a_group_survives_a_killed_broker() -> None:
             return {number for member in members for number in member.read}
 
         poll_until(members, lambda: len(seen()) == RECORDS + 60)
-        assert [member.rebalances for member in members] == before, "nobody had to join again"
+        assert [member.rebalances for member in members] == before, "no member had to join again"
         offsets = members[0].consumer.committed([TopicPartition("t", 0)], 10)
         assert offsets[0].offset == RECORDS // PARTITIONS
         for member in members:

@@ -1,7 +1,7 @@
 """Real clients change from the classic to the consumer protocol and back, one after the other.
 
-All members are polled in one thread, so what their callbacks say is a true order of events: nobody
-may be given a partition before its last owner was told to give it up.
+All members are polled in one thread, so their callbacks are in the true order of events: no member
+may get a partition before its last owner was asked to revoke it.
 """
 
 import time
@@ -34,7 +34,7 @@ def bootstrap() -> Iterator[str]:
 
 
 class World:
-    """A topic that is written to all the time, and who owns which of its partitions."""
+    """A topic that is written to all the time, and the owners of its partitions."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self.bootstrap, self.name = bootstrap, name
@@ -53,7 +53,7 @@ class World:
         assert self._producer.flush(10) == 0
 
     def settle(self, members: list["Member"]) -> None:
-        """Go on until everybody has an equal part, and a little longer."""
+        """Continue until every member has an equal share, and a little longer."""
         share = PARTITIONS // len(members)
         self.run(members, lambda: all(len(m.consumer.assignment()) == share for m in members))
         seen = self.written
@@ -70,7 +70,7 @@ class World:
 
 
 class Member:
-    """A consumer that commits when it gives partitions up."""
+    """A consumer that commits when its partitions are revoked."""
 
     def __init__(self, world: World, label: str, settings: dict[str, Any]) -> None:
         self.world, self.label = world, label
@@ -96,12 +96,12 @@ class Member:
         places = [p for p in consumer.position(partitions) if p.offset >= 0]
         if places:
             consumer.commit(offsets=places, asynchronous=False)
-        self._forget(partitions)
+        self._remove(partitions)
 
     def _lose(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._forget(partitions)
+        self._remove(partitions)
 
-    def _forget(self, partitions: list[TopicPartition]) -> None:
+    def _remove(self, partitions: list[TopicPartition]) -> None:
         for where in partitions:
             if self.world.owners.get(where.partition) is self:
                 del self.world.owners[where.partition]
@@ -110,7 +110,7 @@ class Member:
         for message in self.consumer.consume(100, 0.05):
             error = message.error()
             if error is not None and error.code() == KafkaError.REBALANCE_IN_PROGRESS:
-                continue  # whoever waits for a classic rebalance when the group changes joins again
+                continue  # the group changed during a classic rebalance: the member joins again
             assert error is None, error
             value = message.value()
             assert value is not None

@@ -1,4 +1,4 @@
-"""A transactional producer made by hand: every request it sends is the test's own choice."""
+"""A transactional producer whose every request is made by the test."""
 
 from __future__ import annotations
 
@@ -19,34 +19,37 @@ READ_COMMITTED = 1
 
 
 class Wire(Protocol):
-    def ask(self, api_key: int, version: int, **fields: Any) -> Any: ...
+    def call(self, api_key: int, version: int, **fields: Any) -> Any: ...
     def close(self) -> None: ...
 
 
 @dataclass
 class Handle:
-    """What a process must know to act in a transaction: the id, the producer id, the epoch."""
+    """What a process needs to take part in a transaction: the id, the producer id, the epoch."""
 
     wire: Wire
     transactional_id: str
     producer_id: int = -1
     producer_epoch: int = -1
     sequences: dict[tuple[str, int], int] = field(default_factory=dict)
-    told: tuple[int, int] = (-1, -1)  # producer id and epoch that the last end answered
+    next_producer: tuple[int, int] = (
+        -1,
+        -1,
+    )  # producer id and epoch of the response to the last end
 
     def init(self, timeout_ms: int = 60_000, *, version: int = 5) -> ErrorCode:
-        answer = self.wire.ask(
+        response = self.wire.call(
             INIT,
             version,
             transactional_id=self.transactional_id,
             transaction_timeout=timeout_ms,
         )
-        if answer.error_code == ErrorCode.none:
-            self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        if response.error_code == ErrorCode.none:
+            self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
             self.sequences = {}
-        return ErrorCode(answer.error_code)
+        return ErrorCode(response.error_code)
 
-    def init_patiently(self, timeout_ms: int = 60_000) -> None:
+    def init_with_retries(self, timeout_ms: int = 60_000) -> None:
         for _ in range(100):
             code = self.init(timeout_ms)
             if code == ErrorCode.none:
@@ -65,7 +68,7 @@ class Handle:
         )
 
     def add(self, *partitions: tuple[str, int], version: int = 3) -> list[ErrorCode]:
-        answer = self.wire.ask(
+        response = self.wire.call(
             ADD,
             version,
             v3_and_below_transactional_id=self.transactional_id,
@@ -77,13 +80,13 @@ class Handle:
         )
         return [
             ErrorCode(row.partition_error_code)
-            for topic in answer.results_by_topic_v3_and_below
+            for topic in response.results_by_topic_v3_and_below
             for row in topic.results_by_partition
         ]
 
     def end(self, *, commit: bool, version: int = 5) -> ErrorCode:
-        """End with our own epoch; the new one is in `told`."""
-        answer = self.wire.ask(
+        """End with the current epoch; the new one is in `next_producer`."""
+        response = self.wire.call(
             END,
             version,
             transactional_id=self.transactional_id,
@@ -91,8 +94,10 @@ class Handle:
             producer_epoch=self.producer_epoch,
             committed=commit,
         )
-        self.told = (answer.producer_id, answer.producer_epoch) if version >= 5 else (-1, -1)
-        return ErrorCode(answer.error_code)
+        self.next_producer = (
+            (response.producer_id, response.producer_epoch) if version >= 5 else (-1, -1)
+        )
+        return ErrorCode(response.error_code)
 
     def produce(
         self,
@@ -112,7 +117,7 @@ class Handle:
             base_sequence=sequence,
             transactional=True,
         )
-        answer = self.wire.ask(
+        response = self.wire.call(
             PRODUCE,
             version,
             transactional_id=self.transactional_id,
@@ -125,7 +130,7 @@ class Handle:
                 }
             ],
         )
-        code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        code = ErrorCode(response.responses[0].partition_responses[0].error_code)
         if code == ErrorCode.none:
             self.sequences[place] = sequence + len(values)
         return code
@@ -138,8 +143,8 @@ class Reader:
         self.wire = wire
 
     def committed(self, topic: str = "a", partition: int = 0) -> list[str]:
-        """All values a read_committed consumer would be given."""
-        answer = self.wire.ask(
+        """All values that a read_committed consumer would get."""
+        response = self.wire.call(
             FETCH,
             12,
             max_wait=0,
@@ -160,15 +165,15 @@ class Reader:
                 }
             ],
         )
-        found = answer.responses[0].partitions[0]
-        assert found.error_code == ErrorCode.none
+        result = response.responses[0].partitions[0]
+        assert result.error_code == ErrorCode.none
         return read_committed(
-            bytes(found.records or b""),
-            [(row.producer_id, row.first_offset) for row in found.aborted_transactions or ()],
+            bytes(result.records or b""),
+            [(row.producer_id, row.first_offset) for row in result.aborted_transactions or ()],
         )
 
     def stable_offset(self, topic: str = "a", partition: int = 0) -> int:
-        answer = self.wire.ask(
+        response = self.wire.call(
             2,
             7,
             replica_id=-1,
@@ -180,12 +185,12 @@ class Reader:
                 }
             ],
         )
-        return int(answer.topics[0].partitions[0].offset)
+        return int(response.topics[0].partitions[0].offset)
 
     def state(self, transactional_id: str) -> tuple[ErrorCode, str, int, int]:
         """Code, state, producer id and epoch, as DescribeTransactions says."""
-        answer = self.wire.ask(DESCRIBE, 0, transactional_ids=[transactional_id])
-        row = answer.transaction_states[0]
+        response = self.wire.call(DESCRIBE, 0, transactional_ids=[transactional_id])
+        row = response.transaction_states[0]
         return (
             ErrorCode(row.error_code),
             row.transaction_state,
@@ -236,19 +241,19 @@ def connection(prepared: Running) -> Iterator[Wire]:
 
 @pytest.fixture
 def handle(connection: Wire) -> Callable[[str], Handle]:
-    """Make a producer by hand."""
+    """A producer."""
     return lambda transactional_id: Handle(connection, transactional_id)
 
 
 @pytest.fixture
 def make_handle() -> Callable[[Wire, str], Handle]:
-    """Make a producer by hand over a connection of one's own."""
+    """A producer with its own connection."""
     return Handle
 
 
 @pytest.fixture
 def reader_of() -> Callable[[Wire], Reader]:
-    """Read over a connection of one's own."""
+    """A reader with its own connection."""
     return Reader
 
 

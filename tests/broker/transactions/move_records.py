@@ -1,6 +1,6 @@
 """Moves records from one topic to another, exactly once: consume, produce and commit in one
-transaction. Says `committed <records>` after each; ends when all is moved. Crashes on any trouble:
-whoever runs it starts it again.
+transaction. Prints `committed <records>` after each; ends when all are moved. Crashes on any
+failure, to be started again.
 
     python move_records.py <bootstrap> <source> <target> <total> <records per transaction>
 """
@@ -24,7 +24,7 @@ def main(bootstrap: str, source: str, target: str, total: int, batch: int) -> No
         {
             "bootstrap.servers": bootstrap,
             "group.id": f"move-{source}",
-            "group.instance.id": "the-one",  # a restart is no new member: no rebalance
+            "group.instance.id": "the-one",  # a restart is not a new member: no rebalance
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
@@ -47,7 +47,7 @@ def main(bootstrap: str, source: str, target: str, total: int, batch: int) -> No
         messages = [m for m in consumer.consume(batch, 0.5) if fine(m)]
         if messages:
             move(producer, consumer, messages, target)
-            print(f"committed {len(messages)}", flush=True)  # noqa: T201 - for whoever runs it
+            print(f"committed {len(messages)}", flush=True)  # noqa: T201 - for the test that runs it
     consumer.close()
 
 

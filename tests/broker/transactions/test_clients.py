@@ -85,7 +85,7 @@ def test_two_librdkafka_producers_with_one_transactional_id(prepared: Any) -> No
     assert read_committed(prepared.bootstrap) == ["2"]
 
 
-# kafka-python reads its schemas in a way that Python 3.11 to 3.12 frown upon
+# kafka-python reads its schemas in a way that is deprecated in Python 3.11 to 3.12
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
 def test_kafka_python_commits_and_aborts(prepared: Any) -> None:
     from kafka import KafkaProducer

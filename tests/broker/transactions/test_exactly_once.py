@@ -29,8 +29,8 @@ def embedded(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 def fill(bootstrap: str, total: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("source", "target")])
-    for future in made.values():
+    created = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("source", "target")])
+    for future in created.values():
         future.result(20)
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
     for number in range(total):
@@ -96,7 +96,7 @@ class Mover:
         return self.process.wait(30)
 
     def commits(self) -> Iterator[None]:
-        """One for each transaction it says to have committed, to the very end."""
+        """One for each transaction that it reports as committed, to the end."""
         while True:
             assert self.process.stdout is not None
             if self.process.stdout.readline():
@@ -113,7 +113,7 @@ def move_all(
     kills: list[str],
     *,
     commits_between: Callable[[], int],
-    chance: Random,
+    rng: Random,
 ) -> None:
     """Run the mover to its end, through all the kills."""
     kills = list(kills)
@@ -123,7 +123,7 @@ def move_all(
             until_kill -= 1
             if until_kill > 0 or not kills:
                 continue
-            time.sleep(chance.random() * 0.03)  # somewhere inside the next transaction
+            time.sleep(rng.random() * 0.03)  # somewhere inside the next transaction
             if kills.pop() == "broker":
                 broker.kill()
                 broker.start()
@@ -135,22 +135,22 @@ def move_all(
 
 def check_moved(bootstrap: str, total: int) -> None:
     values = read_target(bootstrap)
-    for partition, found in values.items():
-        assert found == list(range(partition, total, PARTITIONS))
+    for partition, result in values.items():
+        assert result == list(range(partition, total, PARTITIONS))
 
 
 def run(broker: EmbeddedBroker, total: int, batch: int, kills: list[str], seed: int) -> None:
-    chance = Random(seed)
+    rng = Random(seed)
     fill(broker.bootstrap, total)
-    kills = chance.sample(kills, len(kills))
+    kills = rng.sample(kills, len(kills))
     share = total // batch // (len(kills) + 2)
     arguments = [broker.bootstrap, "source", "target", str(total), str(batch)]
     move_all(
         broker,
         [sys.executable, str(MOVER), *arguments],
         kills,
-        commits_between=lambda: chance.randint(1, share),
-        chance=chance,
+        commits_between=lambda: rng.randint(1, share),
+        rng=rng,
     )
     check_moved(broker.bootstrap, total)
 

@@ -10,7 +10,7 @@ from penstock.model import ProducerId
 
 
 class Controller:
-    """Gives blocks at once, or when told to."""
+    """Allocates blocks immediately, or when released."""
 
     def __init__(self, *, at_once: bool) -> None:
         self.at_once = at_once
@@ -34,7 +34,7 @@ def test_ids_are_never_repeated_over_blocks() -> None:
     assert [ids.take() for _ in range(3 * BLOCK_COUNT)] == list(range(3 * BLOCK_COUNT))
 
 
-def test_the_next_block_is_asked_for_before_it_is_needed() -> None:
+def test_the_next_block_is_requested_before_it_is_needed() -> None:
     controller = Controller(at_once=False)
     ids = ProducerIds(controller.allocate)
     with pytest.raises(Refused) as refused:
@@ -48,7 +48,7 @@ def test_the_next_block_is_asked_for_before_it_is_needed() -> None:
     assert len(controller.pending) == 1
 
 
-def test_a_refused_block_is_asked_for_again() -> None:
+def test_a_refused_block_is_requested_again() -> None:
     controller = Controller(at_once=False)
     ids = ProducerIds(controller.allocate)
     with pytest.raises(Refused):

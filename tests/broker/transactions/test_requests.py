@@ -1,4 +1,4 @@
-"""The transaction APIs, one by one: what they refuse and how each version is told."""
+"""The transaction APIs, one by one: what they refuse, and with which error in each version."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ DESCRIBE_PRODUCERS, DESCRIBE, LIST = 61, 65, 66
 
 
 def test_an_idempotent_producer_gets_an_id_of_its_own(connection: Any) -> None:
-    answers = [
-        connection.ask(INIT, version, transactional_id=None, transaction_timeout=0)
+    responses = [
+        connection.call(INIT, version, transactional_id=None, transaction_timeout=0)
         for version in range(6)
     ]
-    assert {answer.error_code for answer in answers} == {ErrorCode.none}
-    assert {answer.producer_epoch for answer in answers} == {0}
-    assert len({answer.producer_id for answer in answers}) == len(answers)
+    assert {response.error_code for response in responses} == {ErrorCode.none}
+    assert {response.producer_epoch for response in responses} == {0}
+    assert len({response.producer_id for response in responses}) == len(responses)
 
 
-def test_producer_ids_go_on_after_a_restart(
+def test_producer_ids_continue_after_a_restart(
     prepared: Any, start_broker: Any, connection: Any
 ) -> None:
-    before = connection.ask(INIT, 4, transactional_id=None, transaction_timeout=0).producer_id
+    before = connection.call(INIT, 4, transactional_id=None, transaction_timeout=0).producer_id
     prepared.stop()
     again = start_broker().connect()
-    after = again.ask(INIT, 4, transactional_id=None, transaction_timeout=0).producer_id
+    after = again.call(INIT, 4, transactional_id=None, transaction_timeout=0).producer_id
     again.close()
     assert after > before
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-def test_a_time_out_must_be_reasonable(handle: MakeHandle, timeout_ms: int) -> None:
+def test_a_timeout_must_be_within_limits(handle: MakeHandle, timeout_ms: int) -> None:
     assert handle("t").init(timeout_ms) == ErrorCode.invalid_transaction_timeout
 
 
-def test_an_empty_transactional_id_is_no_id(handle: MakeHandle, reader: Any) -> None:
+def test_an_empty_transactional_id_is_refused(handle: MakeHandle, reader: Any) -> None:
     assert handle("").init() == ErrorCode.invalid_request
     assert reader.state("")[0] == ErrorCode.invalid_request
 
 
 def test_a_producer_id_comes_with_its_epoch(connection: Any) -> None:
-    answer = connection.ask(
+    response = connection.call(
         INIT, 5, transactional_id="t", transaction_timeout=1000, producer_id=4, producer_epoch=-1
     )
-    assert answer.error_code == ErrorCode.invalid_request
+    assert response.error_code == ErrorCode.invalid_request
 
 
 @pytest.mark.parametrize(
     ("init", "add", "end"),
     [(3, 1, 1), (4, 2, 2)],
 )
-def test_a_fenced_producer_is_told_in_the_words_of_its_version(
+def test_a_fenced_producer_gets_the_error_of_its_version(
     handle: MakeHandle, connection: Any, init: int, add: int, end: int
 ) -> None:
     writer = handle("t")
@@ -68,7 +68,7 @@ def test_a_fenced_producer_is_told_in_the_words_of_its_version(
     code = ErrorCode.invalid_producer_epoch if init < 4 else ErrorCode.producer_fenced
     assert writer.add(("a", 0), version=add) == [code]
     assert writer.end(commit=True, version=end) == code
-    answer = connection.ask(
+    response = connection.call(
         INIT,
         init,
         transactional_id="t",
@@ -76,12 +76,10 @@ def test_a_fenced_producer_is_told_in_the_words_of_its_version(
         producer_id=writer.producer_id,
         producer_epoch=writer.producer_epoch,
     )
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
 
 
-def test_partitions_that_do_not_exist_keep_the_others_out(
-    handle: MakeHandle, connection: Any
-) -> None:
+def test_no_partition_is_added_if_one_does_not_exist(handle: MakeHandle, connection: Any) -> None:
     writer = handle("t")
     writer.init()
     assert writer.add(("a", 0), ("a", 3), ("b", 0)) == [
@@ -89,23 +87,23 @@ def test_partitions_that_do_not_exist_keep_the_others_out(
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.unknown_topic_or_partition,
     ]
-    (listed,) = connection.ask(LIST, 0).transaction_states
+    (listed,) = connection.call(LIST, 0).transaction_states
     assert listed.transaction_state == "Empty"
 
 
 def test_an_unknown_transactional_id_maps_to_no_producer(handle: MakeHandle, reader: Any) -> None:
-    stranger = handle("nobody")
+    stranger = handle("unknown")
     stranger.producer_id, stranger.producer_epoch = 9, 0
     assert stranger.add(("a", 0)) == [ErrorCode.invalid_producer_id_mapping]
     assert stranger.end(commit=True) == ErrorCode.invalid_producer_id_mapping
-    assert reader.state("nobody")[0] == ErrorCode.transactional_id_not_found
+    assert reader.state("unknown")[0] == ErrorCode.transactional_id_not_found
 
 
 @pytest.mark.parametrize(
     ("version", "missing"),
     [(4, ErrorCode.invalid_txn_state), (5, ErrorCode.transaction_abortable)],
 )
-def test_brokers_ask_for_many_transactions_at_once(
+def test_brokers_add_partitions_to_many_transactions_in_one_request(
     handle: MakeHandle, connection: Any, version: int, missing: ErrorCode
 ) -> None:
     one, two = handle("one"), handle("two")
@@ -113,18 +111,18 @@ def test_brokers_ask_for_many_transactions_at_once(
     two.init()
 
     def ask(verify_only: bool) -> dict[str, list[ErrorCode]]:
-        answer = connection.ask(
+        response = connection.call(
             ADD,
             version,
             transactions=[
                 {
-                    "transactional_id": asked.transactional_id,
-                    "producer_id": asked.producer_id,
+                    "transactional_id": requested.transactional_id,
+                    "producer_id": requested.producer_id,
                     "producer_epoch": epoch,
                     "verify_only": verify_only,
                     "topics": [{"name": "a", "partitions": [0, 1]}],
                 }
-                for asked, epoch in ((one, one.producer_epoch), (two, two.producer_epoch + 1))
+                for requested, epoch in ((one, one.producer_epoch), (two, two.producer_epoch + 1))
             ],
         )
         return {
@@ -132,7 +130,7 @@ def test_brokers_ask_for_many_transactions_at_once(
                 ErrorCode(row.partition_error_code)
                 for row in result.topic_results[0].results_by_partition
             ]
-            for result in answer.results_by_transaction
+            for result in response.results_by_transaction
         }
 
     fenced = [ErrorCode.producer_fenced] * 2
@@ -146,8 +144,8 @@ def test_the_offsets_of_a_group_join_through_their_partition(
 ) -> None:
     writer = handle("t")
     writer.init()
-    connection.ask(10, 4, key_type=0, coordinator_keys=["orders"])  # creates the offsets topic
-    answer = connection.ask(
+    connection.call(10, 4, key_type=0, coordinator_keys=["orders"])  # creates the offsets topic
+    response = connection.call(
         ADD_OFFSETS,
         4,
         transactional_id="t",
@@ -155,8 +153,8 @@ def test_the_offsets_of_a_group_join_through_their_partition(
         producer_epoch=writer.producer_epoch,
         group_id="orders",
     )
-    assert answer.error_code == ErrorCode.none
-    row = connection.ask(DESCRIBE, 0, transactional_ids=["t"]).transaction_states[0]
+    assert response.error_code == ErrorCode.none
+    row = connection.call(DESCRIBE, 0, transactional_ids=["t"]).transaction_states[0]
     assert row.transaction_state == "Ongoing"
     # as Java hashes the group's name over fifty partitions
     hashed = 0
@@ -167,7 +165,7 @@ def test_the_offsets_of_a_group_join_through_their_partition(
     ]
 
 
-def test_transactions_are_listed_by_what_is_asked_for(
+def test_transactions_are_listed_by_their_filters(
     handle: MakeHandle, connection: Any, make_batch: Batch
 ) -> None:
     handles = {name: handle(name) for name in ("orders-1", "orders-2", "bills")}
@@ -176,9 +174,9 @@ def test_transactions_are_listed_by_what_is_asked_for(
     handles["orders-1"].produce(make_batch, "x")
 
     def listed(version: int = 2, **filters: Any) -> list[str]:
-        answer = connection.ask(LIST, version, **filters)
-        assert answer.error_code == ErrorCode.none
-        return sorted(row.transactional_id for row in answer.transaction_states)
+        response = connection.call(LIST, version, **filters)
+        assert response.error_code == ErrorCode.none
+        return sorted(row.transactional_id for row in response.transaction_states)
 
     assert listed(0) == ["bills", "orders-1", "orders-2"]
     assert listed(state_filters=["Ongoing"]) == ["orders-1"]
@@ -188,21 +186,21 @@ def test_transactions_are_listed_by_what_is_asked_for(
     assert listed(transactional_id_pattern="orders-.*") == ["orders-1", "orders-2"]
     assert listed(transactional_id_pattern="orders") == []
     assert listed(state_filters=["Ongoing"], duration_filter=3_600_000) == []
-    unknown = connection.ask(LIST, 2, state_filters=["Sleeping"])
+    unknown = connection.call(LIST, 2, state_filters=["Sleeping"])
     assert unknown.unknown_state_filters == ("Sleeping",)
     assert unknown.transaction_states == ()
-    bad = connection.ask(LIST, 2, transactional_id_pattern="(")
+    bad = connection.call(LIST, 2, transactional_id_pattern="(")
     assert bad.error_code == ErrorCode.invalid_regular_expression
 
 
-def test_an_operator_ends_a_transaction_that_its_coordinator_forgot(
+def test_an_operator_ends_a_transaction_that_its_coordinator_lost(
     handle: MakeHandle, connection: Any, reader: Any, make_batch: Batch
 ) -> None:
     writer = handle("t")
     writer.init()
     writer.produce(make_batch, "stuck")
     for version in (1, 2):
-        answer = connection.ask(
+        response = connection.call(
             WRITE_MARKERS,
             version,
             markers=[
@@ -217,7 +215,8 @@ def test_an_operator_ends_a_transaction_that_its_coordinator_forgot(
             ],
         )
         assert [
-            (row.partition_index, row.error_code) for row in answer.markers[0].topics[0].partitions
+            (row.partition_index, row.error_code)
+            for row in response.markers[0].topics[0].partitions
         ] == [(0, ErrorCode.none), (7, ErrorCode.unknown_topic_or_partition)]
     assert reader.stable_offset() == 3
     assert reader.committed() == []
@@ -235,7 +234,7 @@ def test_a_marker_is_tried_until_it_is_written(
     refused: list[int] = []
 
     class FullDisk:
-        """The log, less the room for markers."""
+        """The log, without space for markers."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(log, name)
@@ -268,8 +267,8 @@ def test_a_coordinator_that_loads_its_log_writes_the_missing_markers(
     writer = handle("t")
     writer.init()
     writer.produce(make_batch, "one")
-    markers = prepared.broker.transactions._markers  # noqa: SLF001 - the fault is put where the world is
-    prepared.call(lambda: setattr(markers, "write", lambda *asked: None))
+    markers = prepared.broker.transactions._markers  # noqa: SLF001 - the fault is injected there
+    prepared.call(lambda: setattr(markers, "write", lambda *requested: None))
     assert writer.end(commit=True) == ErrorCode.none
     assert reader.state("t")[1] == "PrepareCommit"
     assert reader.stable_offset() == 0
@@ -290,8 +289,8 @@ def test_a_deleted_topic_does_not_hold_up_the_end(
     writer = handle("t")
     writer.init()
     writer.produce(make_batch, "one")
-    writer.produce(make_batch, "gone", topic="short.lived")
-    deleted = connection.ask(20, 6, topics=[{"name": "short.lived"}], timeout=5000)
+    writer.produce(make_batch, "deleted", topic="short.lived")
+    deleted = connection.call(20, 6, topics=[{"name": "short.lived"}], timeout=5000)
     assert deleted.responses[0].error_code == ErrorCode.none
     assert writer.end(commit=True) == ErrorCode.none
     assert reader.state("t")[1] == "CompleteCommit"
@@ -318,14 +317,14 @@ def test_a_transaction_spans_many_partitions_of_many_topics(
             assert reader.stable_offset(topic, partition) == 4
 
 
-def test_the_data_path_asks_the_coordinator_once_per_partition(
+def test_the_data_path_verifies_with_the_coordinator_once_per_partition(
     prepared: Any, handle: MakeHandle, make_batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    requested = []
     verify = prepared.broker.transactions.verify
 
     def counted(*arguments: Any, **named: Any) -> Any:
-        asked.append(arguments)
+        requested.append(arguments)
         return verify(*arguments, **named)
 
     monkeypatch.setattr(prepared.broker.transactions, "verify", counted)
@@ -333,17 +332,17 @@ def test_the_data_path_asks_the_coordinator_once_per_partition(
     writer.init()
     for number in range(20):
         assert writer.produce(make_batch, str(number)) == ErrorCode.none
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
-def test_a_coordinator_that_is_not_there_is_told_in_a_producers_words(wire: Any) -> None:
-    """Nobody asked for the coordinator yet, so its topic is not there either."""
+def test_a_missing_coordinator_has_an_error_that_producers_retry(wire: Any) -> None:
+    """No coordinator was requested yet, so its topic does not exist either."""
     producer = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0}
     retried = {
         ErrorCode.coordinator_not_available,
         ErrorCode.coordinator_load_in_progress,
         ErrorCode.not_coordinator,
     }
-    assert wire.ask(INIT, 5, transactional_id="t").error_code in retried
-    assert wire.ask(END, 3, committed=True, **producer).error_code in retried
-    assert wire.ask(ADD_OFFSETS, 3, group_id="g", **producer).error_code in retried
+    assert wire.call(INIT, 5, transactional_id="t").error_code in retried
+    assert wire.call(END, 3, committed=True, **producer).error_code in retried
+    assert wire.call(ADD_OFFSETS, 3, group_id="g", **producer).error_code in retried

@@ -1,4 +1,4 @@
-"""Transactions handed from process to process, request by request, as Apache Kafka answers them.
+"""Transactions that several processes take part in, request by request, as in Apache Kafka.
 
 Version 2 of the transaction protocol: Produce 12 and EndTxn 5, no AddPartitions. Version 1:
 AddPartitionsToTxn 3, Produce 11, EndTxn 4.
@@ -45,11 +45,11 @@ def test_another_process_commits_what_a_dead_one_wrote(
     for _ in range(3):  # the same commit again: retry safe
         assert end(ender, protocol, commit=True) == ErrorCode.none
         if protocol == 2:
-            assert ender.told == (writer.producer_id, writer.producer_epoch + 1)
+            assert ender.next_producer == (writer.producer_id, writer.producer_epoch + 1)
     assert reader.committed() == ["one"]
     assert end(ender, protocol, commit=False) == ErrorCode.invalid_txn_state
-    told = (ErrorCode.none, "CompleteCommit", writer.producer_id, writer.producer_epoch)
-    assert reader.state("t") == (*told[:3], writer.producer_epoch + (protocol == 2))
+    next_producer = (ErrorCode.none, "CompleteCommit", writer.producer_id, writer.producer_epoch)
+    assert reader.state("t") == (*next_producer[:3], writer.producer_epoch + (protocol == 2))
 
 
 @both
@@ -115,7 +115,7 @@ def test_a_successor_aborts_what_was_left_open_and_fences(
     write(writer, make_batch, "left", protocol)
     successor = handle("t")
     assert successor.init() == ErrorCode.concurrent_transactions
-    successor.init_patiently()
+    successor.init_with_retries()
     assert successor.producer_epoch == writer.producer_epoch + 2
     assert end(writer, protocol, commit=True) == ErrorCode.producer_fenced
     assert writer.add(("a", 0)) == [ErrorCode.producer_fenced]
@@ -211,6 +211,6 @@ def test_a_transaction_survives_a_restart_of_the_broker(
         third = start_broker()
         writer.wire = third.connect()
         assert writer.end(commit=True) == ErrorCode.none
-        assert writer.told == (writer.producer_id, writer.producer_epoch + 1)
+        assert writer.next_producer == (writer.producer_id, writer.producer_epoch + 1)
     finally:
         writer.wire.close()

@@ -56,7 +56,7 @@ class Peer:
         """Until each partition answers: Apache Kafka names a leader before it leads."""
         wanted = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
         for _ in range(500):
-            answer = self.wire.ask(
+            answer = self.wire.call(
                 2, 6, replica_id=-1, topics=[{"name": name, "partitions": wanted}]
             )
             if all(row.error_code == 0 for row in answer.topics[0].partitions):
@@ -75,7 +75,7 @@ class Peer:
         validate_only: bool = False,
         version: int = 7,
     ) -> Any:
-        return self.wire.ask(
+        return self.wire.call(
             19,
             version,
             topics=[
@@ -98,7 +98,7 @@ class Peer:
         ).topics[0]
 
     def topic_id(self, name: str) -> UUID:
-        topic_id: UUID = self.wire.ask(3, 12, topics=[{"name": name}]).topics[0].topic_id
+        topic_id: UUID = self.wire.call(3, 12, topics=[{"name": name}]).topics[0].topic_id
         return topic_id
 
     def produced(self, topic: str, records: bytes | bytearray | None, **fields: Any) -> object:
@@ -109,7 +109,7 @@ class Peer:
         return (int(row.error_code), row.base_offset, start, errors)
 
     def alter(self, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
-        answer = self.wire.ask(
+        answer = self.wire.call(
             44,
             1,
             resources=[
@@ -129,7 +129,7 @@ class Peer:
         self, topic: str, timestamp: int, *, version: int = 11, isolation: int = 0, epoch: int = -1
     ) -> object:
         row = (
-            self.wire.ask(
+            self.wire.call(
                 2,
                 version,
                 replica_id=-1,
@@ -169,7 +169,7 @@ class Peer:
         """InitProducerId, asked until the coordinator is there and the last marker written."""
         self.find_coordinator(1, transactional_id)
         for _ in range(300):
-            answer = self.wire.ask(
+            answer = self.wire.call(
                 22,
                 4,
                 transactional_id=transactional_id,
@@ -184,7 +184,7 @@ class Peer:
     def find_coordinator(self, key_type: int, key: str) -> None:
         """Wait until there is one: the first question makes its topic."""
         for _ in range(300):
-            answer = self.wire.ask(10, 4, key_type=key_type, coordinator_keys=[key])
+            answer = self.wire.call(10, 4, key_type=key_type, coordinator_keys=[key])
             if answer.coordinators[0].error_code not in (14, 15):
                 return
             time.sleep(0.05)
@@ -193,7 +193,7 @@ class Peer:
         """Until its coordinator answers: Apache Kafka names one before it has read its log."""
         self.find_coordinator(0, group_id)
         for _ in range(300):
-            if self.wire.ask(9, 7, group_id=group_id, topics=None).error_code not in (14, 15, 16):
+            if self.wire.call(9, 7, group_id=group_id, topics=None).error_code not in (14, 15, 16):
                 return
             time.sleep(0.05)
         raise AssertionError(f"{group_id} has no coordinator")
@@ -202,7 +202,7 @@ class Peer:
         self, transactional_id: str, producer: Any, topic: str, *indexes: int
     ) -> int:
         for _ in range(300):
-            answer = self.wire.ask(
+            answer = self.wire.call(
                 24,
                 3,
                 v3_and_below_transactional_id=transactional_id,
@@ -221,7 +221,7 @@ class Peer:
         self, transactional_id: str, producer: Any, *, committed: bool, version: int = 3
     ) -> Any:
         for _ in range(300):
-            answer = self.wire.ask(
+            answer = self.wire.call(
                 26,
                 version,
                 transactional_id=transactional_id,
@@ -235,7 +235,7 @@ class Peer:
         return answer
 
     def deleted(self, topic: str, offset: int, partition: int = 0) -> object:
-        answer = self.wire.ask(
+        answer = self.wire.call(
             21,
             2,
             topics=[

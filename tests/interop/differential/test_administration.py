@@ -82,7 +82,7 @@ def widening_and_deleting(peer: Peer) -> None:
     def widened(line: str, name: str, count: int, assigned: Any = None, **fields: Any) -> None:
         row = {"name": name, "count": count}
         row["assignments"] = None if assigned is None else [{"broker_ids": a} for a in assigned]
-        answer = peer.wire.ask(37, 3, topics=[row], timeout=5000, **fields)
+        answer = peer.wire.call(37, 3, topics=[row], timeout=5000, **fields)
         peer.note(f"widen {line}", int(answer.results[0].error_code))
 
     widened("to 3", topic, 3)
@@ -98,11 +98,11 @@ def widening_and_deleting(peer: Peer) -> None:
     widened("none assigned", topic, 5, [])
     widened("empty row", topic, 5, [[]])
     twice = [{"name": topic, "count": 8, "assignments": None}] * 2
-    answer = peer.wire.ask(37, 3, topics=twice, timeout=5000)
+    answer = peer.wire.call(37, 3, topics=twice, timeout=5000)
     peer.note("widen twice", [int(row.error_code) for row in answer.results])
 
     def gone(line: str, *rows: dict[str, Any], version: int = 6) -> None:
-        answer = peer.wire.ask(20, version, topics=rows, timeout=5000)
+        answer = peer.wire.call(20, version, topics=rows, timeout=5000)
         codes = sorted(int(row.error_code) for row in answer.responses)
         peer.note(f"delete {line}", codes)
 
@@ -161,7 +161,7 @@ def altering_configs(peer: Peer) -> None:
         ("no type", 99, "x", None),
     ):
         asked = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
-        answer = peer.wire.ask(32, 4, resources=[asked], include_synonyms=True).results[0]
+        answer = peer.wire.call(32, 4, resources=[asked], include_synonyms=True).results[0]
         rows = [
             (row.name, row.value, row.config_source, row.read_only, row.config_type,
              [synonym.source for synonym in row.synonyms])
@@ -169,7 +169,7 @@ def altering_configs(peer: Peer) -> None:
         ]  # fmt: skip
         peer.note(f"described {line}", (int(answer.error_code), sorted(rows)))
     asked = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": None}
-    answer = peer.wire.ask(32, 4, resources=[asked]).results[0]
+    answer = peer.wire.call(32, 4, resources=[asked]).results[0]
     values = sorted((row.name, row.value, row.config_type) for row in answer.configs)
     for name, value, kind in values:
         peer.note(f"default {name}", (value, kind))
@@ -179,7 +179,7 @@ def the_rest_of_administration(peer: Peer) -> None:
     topic = peer.topic()
     for kind in (0, 1, 2):
         for index in (0, 9):
-            answer = peer.wire.ask(
+            answer = peer.wire.call(
                 43,
                 2,
                 election_type=kind,
@@ -193,7 +193,7 @@ def the_rest_of_administration(peer: Peer) -> None:
             }
             peer.note(f"elect {kind} {index}", codes | {int(answer.error_code)})
     for replicas in ([1], [7], [1, 1], [], None):
-        answer = peer.wire.ask(
+        answer = peer.wire.call(
             45,
             1,
             timeout=5000,
@@ -201,7 +201,7 @@ def the_rest_of_administration(peer: Peer) -> None:
         )
         moved = [int(row.error_code) for each in answer.responses for row in each.partitions]
         peer.note(f"reassign {replicas}", (int(answer.error_code), moved))
-    answer = peer.wire.ask(46, 0, timeout=5000, topics=None)
+    answer = peer.wire.call(46, 0, timeout=5000, topics=None)
     peer.note("reassignments", (int(answer.error_code), len(answer.topics)))
     user = peer.name("user")
     for line, entity, key, value, remove in (
@@ -226,12 +226,12 @@ def the_rest_of_administration(peer: Peer) -> None:
                 "ops": [{"key": key, "value": value, "remove": remove}],
             }
         ]
-        answer = peer.wire.ask(49, 1, entries=entries)
+        answer = peer.wire.call(49, 1, entries=entries)
         peer.note(f"quota {line}", [int(row.error_code) for row in answer.entries])
     for match_type, match in ((0, user), (1, None), (2, None)):
         for strict in (False, True):
             component = {"entity_type": "user", "match_type": match_type, "match": match}
-            answer = peer.wire.ask(48, 1, components=[component], strict=strict)
+            answer = peer.wire.call(48, 1, components=[component], strict=strict)
             noted = [
                 (sorted((e.entity_type, e.entity_name) for e in entry.entity),
                  [(v.key, v.value) for v in entry.values])
@@ -239,28 +239,28 @@ def the_rest_of_administration(peer: Peer) -> None:
             ]  # fmt: skip
             peer.note(f"quotas {match_type} {strict}", (int(answer.error_code), noted))
     for asked in (topic, peer.name("none"), "a b"):
-        answer = peer.wire.ask(75, 0, topics=[{"name": asked}], response_partition_limit=10)
+        answer = peer.wire.call(75, 0, topics=[{"name": asked}], response_partition_limit=10)
         row = answer.topics[0]
         rows = [(p.partition_index, p.leader_id, p.leader_epoch) for p in row.partitions]
         peer.note(f"describe {asked[-6:]}", (int(row.error_code), rows, row.is_internal))
-    cluster = peer.wire.ask(60, 1, endpoint_type=1)
+    cluster = peer.wire.call(60, 1, endpoint_type=1)
     peer.note("cluster", (int(cluster.error_code), cluster.controller_id, len(cluster.brokers)))
-    cluster = peer.wire.ask(60, 1, endpoint_type=2)
+    cluster = peer.wire.call(60, 1, endpoint_type=2)
     peer.note("cluster of controllers", int(cluster.error_code))
-    cluster = peer.wire.ask(60, 1, endpoint_type=7)
+    cluster = peer.wire.call(60, 1, endpoint_type=7)
     peer.note("cluster of nothing", int(cluster.error_code))
-    dirs = peer.wire.ask(35, 4, topics=[{"topic": topic, "partitions": [0]}])
+    dirs = peer.wire.call(35, 4, topics=[{"topic": topic, "partitions": [0]}])
     found = [
         (int(row.error_code), [(p.partition_index, p.partition_size, p.offset_lag) for p in
          t.partitions]) for row in dirs.results for t in row.topics
     ]  # fmt: skip
     peer.note("log dirs", (int(dirs.error_code), found))
     for name in ("a b", "", "x" * 250, peer.name("none")):
-        answer = peer.wire.ask(
+        answer = peer.wire.call(
             3, 12, topics=[{"name": name}], allow_auto_topic_creation=False
         ).topics[0]
         peer.note(f"metadata {name[-6:]!r}", (int(answer.error_code), answer.name == name))
-    by_id = peer.wire.ask(3, 12, topics=[{"name": None, "topic_id": UUID(int=77)}]).topics[0]
+    by_id = peer.wire.call(3, 12, topics=[{"name": None, "topic_id": UUID(int=77)}]).topics[0]
     peer.note("metadata by id", (int(by_id.error_code), by_id.name, by_id.topic_id))
 
 

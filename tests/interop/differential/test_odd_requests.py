@@ -45,19 +45,19 @@ def naming_topics(peer: Peer) -> None:
         ("own", (1, 9, 12), [{"name": "__consumer_offsets"}, {"name": METADATA_TOPIC}]),
     ):
         for version in versions:
-            rows = peer.wire.ask(3, version, topics=asked, allow_auto_topic_creation=False).topics
+            rows = peer.wire.call(3, version, topics=asked, allow_auto_topic_creation=False).topics
             noted = [(int(row.error_code), row.name and row.name[-13:], row.is_internal)
                      for row in rows]  # fmt: skip
             peer.note(f"v{version} {line}", sorted(noted, key=repr))
     asked = [{"name": none}, {"name": "a b"}, {"name": None, "topic_id": NOBODY_KNOWS}]
     for topics in (asked[:2], asked[2:]):
-        rows = peer.wire.ask(
+        rows = peer.wire.call(
             3, 12, topics=topics, allow_auto_topic_creation=False,
             include_topic_authorized_operations=True,
         ).topics  # fmt: skip
         operations = [row.topic_authorized_operations for row in rows]
         peer.note(f"operations {len(topics)}", operations)
-    answer = peer.wire.ask(20, 6, topics=[{"name": topic}, by_id], timeout=5000)
+    answer = peer.wire.call(20, 6, topics=[{"name": topic}, by_id], timeout=5000)
     codes = {int(row.error_code) for row in answer.responses}
     peer.note("deleted by name and id", (codes, peer.topic_id(topic) == topic_id))
 
@@ -66,7 +66,7 @@ def cursors(peer: Peer) -> None:
     topic, other, none = peer.topic(partitions=3), peer.topic("u"), peer.name("none")
     for cursor in ((topic, 1), (topic, 9), (topic, -1), (none, 0), ("", 0), (other, 0)):
         name, index = cursor
-        answer = peer.wire.ask(
+        answer = peer.wire.call(
             75, 0, topics=[{"name": topic}, {"name": other}], response_partition_limit=2,
             cursor={"topic_name": name, "partition_index": index},
         )  # fmt: skip
@@ -80,12 +80,12 @@ def settings(peer: Peer) -> None:
     topic = peer.topic()
     for keys in ([], ["retention.ms", "retention.ms"], ["no.such"]):
         asked = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": keys}
-        (result,) = peer.wire.ask(32, 4, resources=[asked]).results
+        (result,) = peer.wire.call(32, 4, resources=[asked]).results
         peer.note(f"described {keys}", (int(result.error_code), len(result.configs)))
     for api_key in (33, 44):
         for name in ("a b", "", "x" * 250, peer.name("none")):
             resource = {"resource_type": TOPIC, "resource_name": name, "configs": []}
-            (row,) = peer.wire.ask(api_key, 1, resources=[resource]).responses
+            (row,) = peer.wire.call(api_key, 1, resources=[resource]).responses
             peer.note(f"altered by {api_key} {name[:5]!r}", int(row.error_code))
     grows = peer.topic("grows", compression_type="uncompressed", max_message_bytes="1000")
     for size in (100, 5000):
@@ -104,7 +104,7 @@ def offsets_of_no_partition(peer: Peer) -> None:
             for index in indexes
         ]
         asked = {"generation_id_or_member_epoch": -1, "member_id": "", "group_id": group, **who}
-        answer = peer.wire.ask(8, version, topics=[{**named, "partitions": rows}], **asked)
+        answer = peer.wire.call(8, version, topics=[{**named, "partitions": rows}], **asked)
         codes = [(row.partition_index, int(row.error_code)) for row in answer.topics[0].partitions]
         peer.note(f"v{version} {line}", sorted(codes))
 
@@ -113,7 +113,7 @@ def offsets_of_no_partition(peer: Peer) -> None:
         committed("some", version, 0, 7, -1, 1)
         stranger = {"generation_id_or_member_epoch": 3, "member_id": "stranger"}
         committed("stranger", version, 0, **stranger)
-    (described,) = peer.wire.ask(15, 5, groups=[group], include_authorized_operations=True).groups
+    (described,) = peer.wire.call(15, 5, groups=[group], include_authorized_operations=True).groups
     peer.note("operations", described.authorized_operations)
 
 
@@ -129,7 +129,7 @@ def quotas(peer: Peer) -> None:
             }
             for (kind, name), limits in rows
         ]  # fmt: skip
-        answer = peer.wire.ask(49, 1, entries=entries)
+        answer = peer.wire.call(49, 1, entries=entries)
         peer.note(f"quota {line}", [int(row.error_code) for row in answer.entries])
 
     mine, produce, fetch = ("user", user), "producer_byte_rate", "consumer_byte_rate"
@@ -146,7 +146,7 @@ def quotas(peer: Peer) -> None:
         ("", 2, None), ("host", 2, None),
     ):  # fmt: skip
         component = {"entity_type": kind, "match_type": match_type, "match": match}
-        code = peer.wire.ask(48, 1, components=[component], strict=True).error_code
+        code = peer.wire.call(48, 1, components=[component], strict=True).error_code
         peer.note(f"quotas {kind} {match_type} {match and match[-4:]}", int(code))
 
 
@@ -156,16 +156,16 @@ def quorum_and_credentials(peer: Peer) -> None:
         ("twice", METADATA_TOPIC, 0, 0), ("none", METADATA_TOPIC),
     ):  # fmt: skip
         asked = {"topic_name": name, "partitions": [{"partition_index": i} for i in indexes]}
-        answer = peer.wire.ask(55, 2, topics=[asked])
+        answer = peer.wire.call(55, 2, topics=[asked])
         codes = [int(row.error_code) for each in answer.topics for row in each.partitions]
         peer.note(f"quorum {line}", (int(answer.error_code), codes))
     for users in (None, [], [{"name": "x"}], [{"name": "x"}] * 2):
-        results = peer.wire.ask(50, 0, users=users).results
+        results = peer.wire.call(50, 0, users=users).results
         peer.note(f"credentials {users}", [int(row.error_code) for row in results])
-    peer.note("tokens", int(peer.wire.ask(41, 3, owners=None).error_code))
+    peer.note("tokens", int(peer.wire.call(41, 3, owners=None).error_code))
     moved = [{"name": peer.topic(), "partitions": [{"partition_index": 0, "replicas": [1]}]}]
     for allowed in (True, False):
-        answer = peer.wire.ask(45, 1, topics=moved, allow_replication_factor_change=allowed)
+        answer = peer.wire.call(45, 1, topics=moved, allow_replication_factor_change=allowed)
         peer.note(f"reassigned {allowed}", answer.allow_replication_factor_change)
 
 

@@ -121,7 +121,7 @@ def sequences(peer: Peer) -> None:
     peer.note("no epoch", send(0, producer=900_004, epoch=-1))
     peer.note("many", send(0, producer=900_005, count=10))
     peer.note("many again", send(0, producer=900_005, count=10))
-    producers = peer.wire.ask(61, 0, topics=[{"name": topic, "partition_indexes": [0, 9]}])
+    producers = peer.wire.call(61, 0, topics=[{"name": topic, "partition_indexes": [0, 9]}])
     known, missing = producers.topics[0].partitions
     rows = [
         (p.producer_id, p.producer_epoch, p.last_sequence, p.coordinator_epoch,
@@ -130,7 +130,7 @@ def sequences(peer: Peer) -> None:
     ]  # fmt: skip
     peer.note("producers", sorted(rows))
     peer.note("producers of no partition", int(missing.error_code))
-    nowhere = peer.wire.ask(61, 0, topics=[{"name": peer.name("none"), "partition_indexes": [0]}])
+    nowhere = peer.wire.call(61, 0, topics=[{"name": peer.name("none"), "partition_indexes": [0]}])
     peer.note("producers of no topic", int(nowhere.topics[0].partitions[0].error_code))
 
 

@@ -117,7 +117,7 @@ def fetch_sessions(peer: Peer) -> None:
     topic_id = peer.topic_id(topic)
 
     def ask(session: int, epoch: int, *wanted: tuple[int, int], forgotten: Any = ()) -> Any:
-        return peer.wire.ask(
+        return peer.wire.call(
             1,
             15,
             max_wait=0,
@@ -178,7 +178,7 @@ def leader_epochs(peer: Peer) -> None:
         for epoch in (-1, 0, 1, 5):
             for current in (-1, 0, 1):
                 row = (
-                    peer.wire.ask(
+                    peer.wire.call(
                         23,
                         4,
                         replica_id=-1,

@@ -109,14 +109,14 @@ def transactions_of_version_two(peer: Peer) -> None:
         "abort nothing", (int(empty.error_code), empty.producer_epoch - aborted.producer_epoch)
     )
     peer.note("commit nothing", int(peer.end(name, empty, committed=True, version=5).error_code))
-    described = peer.wire.ask(65, 0, transactional_ids=[name, peer.name("no"), ""])
+    described = peer.wire.call(65, 0, transactional_ids=[name, peer.name("no"), ""])
     rows = [
         (int(row.error_code), row.transaction_state, [each.topic for each in row.topics])
         for row in described.transaction_states
     ]
     peer.note("described", rows)
     for states in ([], ["Ongoing"], ["Nonsense"]):
-        listed = peer.wire.ask(66, 1, state_filters=states, producer_id_filters=[])
+        listed = peer.wire.call(66, 1, state_filters=states, producer_id_filters=[])
         mine = [
             row.transaction_state
             for row in listed.transaction_states
@@ -138,7 +138,7 @@ def offsets_in_transactions(peer: Peer) -> None:
 
     def commit(offset: int, version: int = 3, **other: Any) -> int:
         for _ in range(300):
-            answer = peer.wire.ask(
+            answer = peer.wire.call(
                 28,
                 version,
                 **{
@@ -161,7 +161,7 @@ def offsets_in_transactions(peer: Peer) -> None:
         return code
 
     def committed(*, stable: bool) -> object:
-        answer = peer.wire.ask(
+        answer = peer.wire.call(
             9,
             8,
             groups=[{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}],
@@ -171,10 +171,10 @@ def offsets_in_transactions(peer: Peer) -> None:
         return (int(answer.error_code), int(row.error_code), row.committed_offset)
 
     peer.find_coordinator(0, group)
-    added = peer.wire.ask(25, 3, **fields)
+    added = peer.wire.call(25, 3, **fields)
     while added.error_code in (14, 15, 16, 51):
         time.sleep(0.05)
-        added = peer.wire.ask(25, 3, **fields)
+        added = peer.wire.call(25, 3, **fields)
     peer.note("added", int(added.error_code))
     peer.note("commit", commit(5))
     peer.note("pending, stable", committed(stable=True))
