@@ -216,7 +216,7 @@ def test_a_group_survives_a_killed_broker() -> None:
         assert producer.flush(10) == 0
         members = [Member(broker.bootstrap, "g", "t"), Member(broker.bootstrap, "g", "t")]
         poll_until(members, lambda: is_spread(members))
-        # The reader of a partition before the second member joined does not own it any more: what is
+        # The reader of a partition before the second member joined no longer owns it: what is
         # committed below is what its present owner has read.
         poll_until(members, lambda: all(is_at(m, RECORDS // PARTITIONS) for m in members))
         for member in members:
