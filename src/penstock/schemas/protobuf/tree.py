@@ -17,7 +17,7 @@ SCALARS: Final = frozenset(
 )  # fmt: skip
 
 
-# The values of options are dataclasses: as tuples, Text("1") would be equal to Number("1").
+# The values of options are dataclasses: as tuples, StringValue("1") would equal NumberValue("1").
 @dataclass(frozen=True, slots=True)
 class StringValue:
     """A quoted string. Escaped bytes outside ASCII are lone surrogates (surrogateescape)."""
