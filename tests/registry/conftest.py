@@ -1,4 +1,4 @@
-"""Registries for tests: the pure store over a list, and real nodes as processes over a broker."""
+"""Registries for tests: the machine over a list, and real nodes as processes over a broker."""
 
 import json
 import select
@@ -10,68 +10,16 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 
-from penstock.machine import JournalRecord
-from penstock.model import Millis
 from penstock.node.http_process import HttpOptions, command_line
-from penstock.registry.store.apply import apply
-from penstock.registry.store.codec import read_event, write_event
-from penstock.registry.store.commands import Command
-from penstock.registry.store.machine import decide
-from penstock.registry.store.state import Store
 from penstock.testing.platform import Platform
+from tests.support.registry_scenario import RegistryScenario
 
 READY_S = 60
 
 
-class Desk:
-    """The store with a list for a log: everything goes through bytes and back."""
-
-    def __init__(self) -> None:
-        self.store = Store()
-        self.log: list[JournalRecord] = []
-        self.now = 1000
-
-    def ask(self, command: Command) -> Any:
-        """Decide, write, read, apply; the answer."""
-        self.now += 1
-        outcome = decide(self.store, command, Millis(self.now))
-        for event in outcome.events:
-            record = write_event(event)
-            self.log.append(record)
-            self.take(self.store, record)
-        (reply,) = outcome.replies
-        return reply.body
-
-    def take(self, store: Store, record: JournalRecord) -> None:
-        event = read_event(record.key, record.value, Millis(self.now))
-        assert event is not None
-        apply(store, event)
-
-    def replayed(self, records: list[JournalRecord]) -> Store:
-        """What a node knows that reads these records."""
-        store = Store()
-        for record in records:
-            self.take(store, record)
-        return store
-
-    def compacted(self) -> list[JournalRecord]:
-        """The log as a cleaner leaves it: the last record of each key, tombstones gone."""
-        last = {record.key: index for index, record in enumerate(self.log)}
-        return [
-            record
-            for index, record in enumerate(self.log)
-            if last[record.key] == index and record.value is not None
-        ]
-
-
-@pytest.fixture(scope="session")
-def desk_class() -> type[Desk]:
-    return Desk
-
-
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def scenario() -> RegistryScenario:
+    return RegistryScenario()
 
 
 class Node:
@@ -86,9 +34,9 @@ class Node:
     def wait_ready(self) -> "Node":
         assert self.process.stdout is not None
         readable, _, _ = select.select([self.process.stdout], [], [], READY_S)
-        told = json.loads(self.process.stdout.readline()) if readable else {}
-        assert "http" in told, told
-        self.url = str(told["http"])
+        ready = json.loads(self.process.stdout.readline()) if readable else {}
+        assert "http" in ready, ready
+        self.url = str(ready["http"])
         return self
 
     def end(self, *, kill: bool = False) -> int:
@@ -111,13 +59,13 @@ StartNode: TypeAlias = Callable[..., Node]
 
 @pytest.fixture(scope="session")
 def broker(penstock: Platform) -> Platform:
-    """Whatever keeps the log in this run."""
+    """The brokers that have the log in this run."""
     return penstock
 
 
 @pytest.fixture(scope="session")
 def start_node(broker: Platform) -> Iterator[StartNode]:
-    """Starts a node on a topic; all are ended when the tests are."""
+    """Starts a node on a topic; all are stopped after the tests."""
     nodes: list[Node] = []
 
     def start(topic: str, *, wait: bool = True) -> Node:
@@ -151,7 +99,7 @@ _names = count(1)
 
 @pytest.fixture
 def subject() -> str:
-    """A name nobody used before."""
+    """A new name."""
     return f"subject-{next(_names)}-value"
 
 

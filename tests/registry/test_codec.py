@@ -10,15 +10,15 @@ from penstock.machine import JournalRecord
 from penstock.model import Millis
 from penstock.registry.store.codec import read_event, write_event
 from penstock.registry.store.events import (
-    Config,
-    ConfigSet,
     Contents,
-    ContextMade,
+    ContextCreated,
     Event,
-    Marked,
+    LogMarked,
     Mode,
     ModeSet,
     SubjectCleared,
+    SubjectConfig,
+    SubjectConfigSet,
     SubjectDeleted,
     Version,
     VersionRemoved,
@@ -65,12 +65,15 @@ EVENTS: list[tuple[Event, bytes]] = [
         VersionRemoved(S, 3),
         b'{"keytype":"SCHEMA","subject":"orders-value","version":3,"magic":1}',
     ),
-    (ConfigSet(None, Config(compatibility="FULL")), b'{"keytype":"CONFIG","magic":0}'),
     (
-        ConfigSet(S, Config(compatibility="NONE", normalize=True, alias="x")),
+        SubjectConfigSet(None, SubjectConfig(compatibility="FULL")),
+        b'{"keytype":"CONFIG","magic":0}',
+    ),
+    (
+        SubjectConfigSet(S, SubjectConfig(compatibility="NONE", normalize=True, alias="x")),
         b'{"keytype":"CONFIG","subject":"orders-value","magic":0}',
     ),
-    (ConfigSet(S, None), b'{"keytype":"CONFIG","subject":"orders-value","magic":0}'),
+    (SubjectConfigSet(S, None), b'{"keytype":"CONFIG","subject":"orders-value","magic":0}'),
     (ModeSet(None, Mode.IMPORT), b'{"keytype":"MODE","magic":0}'),
     (ModeSet(S, Mode.READONLY), b'{"keytype":"MODE","subject":"orders-value","magic":0}'),
     (ModeSet(S, None), b'{"keytype":"MODE","subject":"orders-value","magic":0}'),
@@ -80,11 +83,11 @@ EVENTS: list[tuple[Event, bytes]] = [
     ),
     (SubjectCleared(S), b'{"keytype":"CLEAR_SUBJECT","subject":"orders-value","magic":0}'),
     (
-        ContextMade(".eu"),
+        ContextCreated(".eu"),
         b'{"keytype":"CONTEXT","tenant":"default","context":".eu","magic":0}',
     ),
-    (Marked({}), b'{"keytype":"NOOP","magic":0}'),
-    (Marked({".": 9}), b'{"keytype":"NOOP","magic":0}'),
+    (LogMarked({}), b'{"keytype":"NOOP","magic":0}'),
+    (LogMarked({".": 9}), b'{"keytype":"NOOP","magic":0}'),
 ]
 
 
@@ -110,7 +113,7 @@ def test_a_schema_is_written_as_confluent_writes_it() -> None:
 
 
 def test_settings_are_written_as_confluent_writes_them() -> None:
-    record = write_event(ConfigSet(S, Config(compatibility="FULL", policy="LENIENT")))
+    record = write_event(SubjectConfigSet(S, SubjectConfig(compatibility="FULL", policy="LENIENT")))
     assert json.loads(record.value or b"") == {
         "subject": "orders-value",
         "compatibilityLevel": "FULL",
@@ -135,7 +138,7 @@ def test_an_old_record_without_type_hash_and_mark_is_a_live_avro_schema() -> Non
 def test_settings_without_a_subject_take_the_one_of_their_key() -> None:
     key = b'{"keytype":"CONFIG","subject":"s","magic":0}'
     event = read_event(key, b'{"compatibilityLevel":"NONE"}', Millis(0))
-    assert event == ConfigSet("s", Config(compatibility="NONE"))
+    assert event == SubjectConfigSet("s", SubjectConfig(compatibility="NONE"))
 
 
 @pytest.mark.parametrize(

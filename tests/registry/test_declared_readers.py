@@ -99,7 +99,7 @@ def test_a_reader_that_is_not_understood_is_named(http: httpx.Client, orders: st
     declare(http, orders, **{EXPIRES: "soon"})
     declined = register(http, orders, WITHOUT)
     assert declined.status_code == 409
-    assert "declare it anew or retire it" in declined.json()["message"]
+    assert "declare it again or retire it" in declined.json()["message"]
 
 
 def test_readers_are_listed_only_where_their_context_is_named(

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.registry.election import DUPLICATE_URLS, Candidate, assign, read_candidate
+from penstock.registry.election import DUPLICATE_URLS, PrimaryCandidate, assign, read_candidate
 
 StartNode = Callable[..., Any]
 Record = Callable[..., str]
@@ -166,7 +166,7 @@ def test_a_primary_that_slept_through_its_replacement_writes_nothing(
         node.end()
 
 
-def verdict(*members: Candidate) -> dict[str, Any]:
+def verdict(*members: PrimaryCandidate) -> dict[str, Any]:
     said = {f"m{index}": member.to_json() for index, member in enumerate(members)}
     answers = assign(said)
     assert len(set(answers.values())) == 1
@@ -174,22 +174,29 @@ def verdict(*members: Candidate) -> dict[str, Any]:
 
 
 def test_the_smallest_url_is_chosen_among_those_who_may() -> None:
-    found = verdict(Candidate("b", 1), Candidate("a", 1, is_eligible=False), Candidate("c", 1))
+    found = verdict(
+        PrimaryCandidate("b", 1),
+        PrimaryCandidate("a", 1, is_eligible=False),
+        PrimaryCandidate("c", 1),
+    )
     assert (found["error"], found["master"]) == (0, "m0")
     assert found["master_identity"]["host"] == "b"
 
 
 def test_the_present_primary_stays() -> None:
-    assert verdict(Candidate("a", 1), Candidate("b", 1, is_primary=True))["master"] == "m1"
+    assert (
+        verdict(PrimaryCandidate("a", 1), PrimaryCandidate("b", 1, is_primary=True))["master"]
+        == "m1"
+    )
 
 
 def test_two_nodes_of_one_url_are_an_error_and_nobody_is_chosen() -> None:
-    found = verdict(Candidate("a", 1), Candidate("a", 1))
+    found = verdict(PrimaryCandidate("a", 1), PrimaryCandidate("a", 1))
     assert (found["error"], found["master"]) == (DUPLICATE_URLS, None)
 
 
 def test_a_candidate_is_read_as_it_was_said() -> None:
-    one = Candidate("h", 8081, is_eligible=False, scheme="https", is_primary=True)
+    one = PrimaryCandidate("h", 8081, is_eligible=False, scheme="https", is_primary=True)
     assert read_candidate(one.to_json()) == one
     assert one.url == "https://h:8081"
     assert read_candidate(b"{") is None

@@ -1,22 +1,27 @@
-"""Answers on the shelf: what takes them down, and what does not."""
+"""Answers on the cache: what takes them down, and what does not."""
 
 import pytest
 
-from penstock.registry.http import response_cache as room
-from penstock.registry.http.response_cache import Known, Ready, Repeated, Shelf
+from penstock.registry.http import response_cache as module
+from penstock.registry.http.response_cache import (
+    CachedRequest,
+    CachedResponse,
+    ResponseBytes,
+    ResponseCache,
+)
 from penstock.registry.store.events import (
-    Config,
-    ConfigSet,
     Contents,
     Event,
-    Marked,
+    LogMarked,
+    SubjectConfig,
+    SubjectConfigSet,
     SubjectDeleted,
     Version,
     VersionRemoved,
     VersionStored,
 )
 from penstock.registry.subject_names import Subject
-from penstock.registry.usage import Use
+from penstock.registry.usage import SchemaUse
 from penstock.schemas.model import SchemaText, SchemaType
 
 ORDERS = Subject("orders-value")
@@ -31,17 +36,19 @@ def key(id: int) -> tuple[bytes, bytes]:
     return (b"/schemas/ids/%d" % id, b"")
 
 
-def put_up(shelf: Shelf, id: int, *, tells_last_id: bool = False) -> None:
-    ready = Ready(b"{}", ".", id, tells_last_id)
-    shelf.keep(key(id), ready)
-    shelf.remember(
-        b"GET %d" % id, ready, Known(Repeated(b"", b"{}"), Use(".", id, "c", "consumer"))
+def put_up(cache: ResponseCache, id: int, *, has_last_id: bool = False) -> None:
+    ready = CachedResponse(b"{}", ".", id, has_last_id)
+    cache.add(key(id), ready)
+    cache.add_request(
+        b"GET %d" % id,
+        ready,
+        CachedRequest(ResponseBytes(b"", b"{}"), SchemaUse(".", id, "c", "consumer")),
     )
 
 
-def left(shelf: Shelf) -> set[int]:
-    found = {id for id in range(10) if shelf.find(key(id)) is not None}
-    assert found == {id for id in range(10) if shelf.repeat(b"GET %d" % id) is not None}
+def left(cache: ResponseCache) -> set[int]:
+    found = {id for id in range(10) if cache.find(key(id)) is not None}
+    assert found == {id for id in range(10) if cache.repeat(b"GET %d" % id) is not None}
     return found
 
 
@@ -52,37 +59,37 @@ def left(shelf: Shelf) -> set[int]:
         (stored(7), {1, 2}),
         (VersionRemoved(ORDERS, 1), set()),
         (SubjectDeleted(ORDERS, 1), set()),
-        (ConfigSet(None, Config()), {1, 2, 3}),
-        (Marked({}), {1, 2, 3}),
+        (SubjectConfigSet(None, SubjectConfig()), {1, 2, 3}),
+        (LogMarked({}), {1, 2, 3}),
     ],
 )
 def test_an_event_takes_down_what_it_could_change(event: Event, expected: set[int]) -> None:
-    shelf = Shelf()
-    put_up(shelf, 1)
-    put_up(shelf, 2)
-    put_up(shelf, 3, tells_last_id=True)
-    shelf.on_event(event)
-    assert left(shelf) == expected
+    cache = ResponseCache()
+    put_up(cache, 1)
+    put_up(cache, 2)
+    put_up(cache, 3, has_last_id=True)
+    cache.on_event(event)
+    assert left(cache) == expected
     for id in (1, 2, 3):
-        put_up(shelf, id, tells_last_id=id == 3)
-    shelf.on_event(stored(2))
-    assert left(shelf) == {1}
+        put_up(cache, id, has_last_id=id == 3)
+    cache.on_event(stored(2))
+    assert left(cache) == {1}
 
 
-def test_a_full_shelf_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "ANSWERS_MAX", 2)
-    shelf = Shelf()
+def test_a_full_cache_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RESPONSES_MAX", 2)
+    cache = ResponseCache()
     for id in (1, 2, 3):
-        shelf.keep(key(id), Ready(b"{}", ".", id, tells_last_id=False))
-    assert [shelf.find(key(id)) is not None for id in (1, 2, 3)] == [False, False, True]
+        cache.add(key(id), CachedResponse(b"{}", ".", id, has_last_id=False))
+    assert [cache.find(key(id)) is not None for id in (1, 2, 3)] == [False, False, True]
 
 
-def test_a_shelf_of_large_answers_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "BODIES_BYTES_MAX", 10)
-    shelf = Shelf()
-    large = Ready(b"x" * 10, ".", 1, tells_last_id=False)
-    shelf.keep(key(1), large)
-    shelf.on_event(stored(1))
-    shelf.keep(key(2), large)
-    shelf.keep(key(3), large)
-    assert [shelf.find(key(id)) is not None for id in (1, 2, 3)] == [False, False, True]
+def test_a_cache_of_large_answers_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BODIES_BYTES_MAX", 10)
+    cache = ResponseCache()
+    large = CachedResponse(b"x" * 10, ".", 1, has_last_id=False)
+    cache.add(key(1), large)
+    cache.on_event(stored(1))
+    cache.add(key(2), large)
+    cache.add(key(3), large)
+    assert [cache.find(key(id)) is not None for id in (1, 2, 3)] == [False, False, True]

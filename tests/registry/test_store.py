@@ -8,31 +8,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model import Millis
-from penstock.registry.errors import Declined
+from penstock.registry.errors import DeclinedError
 from penstock.registry.store.apply import apply
 from penstock.registry.store.commands import (
     Command,
     DeleteSubject,
     DeleteVersion,
-    Mark,
-    Register,
+    MarkLog,
     RemoveConfig,
     RemoveMode,
     SetConfig,
     SetMode,
 )
 from penstock.registry.store.events import (
-    Config,
     Contents,
     Mode,
     SubjectCleared,
+    SubjectConfig,
     Version,
     VersionStored,
 )
-from penstock.registry.store.state import Store
+from penstock.registry.store.examination import Outdated, SchemaProposal
+from penstock.registry.store.state import RegistryState
+from penstock.registry.store.validate import validate
 from penstock.registry.subject_names import Subject, context_of
 from penstock.schemas.identity import Metadata, Rule, RuleSet
 from penstock.schemas.model import InvalidSchemaError, Reference, SchemaText, SchemaType
+from tests.support.registry_scenario import Registration, RegistryScenario
 
 ORDERS = Subject("orders-value")
 OTHER = Subject("other-value")
@@ -43,21 +45,33 @@ def contents(text: str, *references: Reference, **more: Any) -> Contents:
     return Contents(SchemaText(SchemaType.AVRO, text, references), **more)
 
 
-def register(text: str, subject: Subject = ORDERS, *references: Reference, **more: Any) -> Register:
-    return Register(subject, contents(text, *references), **more)
+def register(
+    text: str,
+    subject: Subject = ORDERS,
+    *references: Reference,
+    equivalents: frozenset[int] = frozenset(),
+    **more: Any,
+) -> Registration:
+    source = SchemaText(SchemaType.AVRO, text, references)
+    return Registration(SchemaProposal(subject, source, **more), equivalents)
 
 
-def declined(desk: Any, command: Command) -> int:
-    with pytest.raises(Declined) as caught:
-        desk.ask(command)
+def declined(scenario: RegistryScenario, command: Command | Registration) -> int:
+    with pytest.raises(DeclinedError) as caught:
+        scenario.submit(command)
     return caught.value.code
 
 
-def known(store: Store) -> object:
-    """All a client could find out."""
+def text_of(version: Version | None) -> str:
+    assert version is not None
+    return version.contents.source.text
+
+
+def known(state: RegistryState) -> object:
+    """All that a client could see."""
     versions = {
         subject: [(v.number, v.id, v.contents, v.deleted) for v in found.values()]
-        for subject, found in store.versions.items()
+        for subject, found in state.versions.items()
     }
     contexts = {
         name: (
@@ -65,73 +79,77 @@ def known(store: Store) -> object:
             context.by_fingerprint,
             context.last_id,
         )
-        for name, context in store.contexts.items()
+        for name, context in state.contexts.items()
     }
-    referrers = {key: set(found) for key, found in store.referrers.items()}
-    return versions, contexts, store.guids, referrers, store.configs, store.modes
+    referrers = {key: set(found) for key, found in state.referrers.items()}
+    return versions, contexts, state.guids, referrers, state.configs, state.modes
 
 
-def test_the_first_schema_gets_id_and_version_one(desk: Any) -> None:
-    version = desk.ask(register("a"))
+def test_the_first_schema_gets_id_and_version_one(scenario: RegistryScenario) -> None:
+    version = scenario.submit(register("a"))
     assert (version.id, version.number) == (1, 1)
 
 
-def test_a_schema_that_is_there_keeps_its_version_and_id(desk: Any) -> None:
-    first = desk.ask(register("a"))
-    written = len(desk.log)
-    assert desk.ask(register("a")) == desk.store.latest(ORDERS)
-    assert first.key == desk.ask(register("a")).key
-    assert len(desk.log) == written
+def test_a_registered_schema_keeps_its_version_and_id(scenario: RegistryScenario) -> None:
+    first = scenario.submit(register("a"))
+    written = len(scenario.log)
+    assert scenario.submit(register("a")) == scenario.state.latest(ORDERS)
+    assert first.key == scenario.submit(register("a")).key
+    assert len(scenario.log) == written
 
 
-def test_the_same_schema_elsewhere_in_the_context_has_the_same_id(desk: Any) -> None:
-    desk.ask(register("a"))
-    desk.ask(register("b"))
-    other = desk.ask(register("b", OTHER))
+def test_the_same_schema_in_another_subject_has_the_same_id(
+    scenario: RegistryScenario,
+) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(register("b"))
+    other = scenario.submit(register("b", OTHER))
     assert (other.id, other.number) == (2, 1)
 
 
-def test_ids_are_counted_in_each_context(desk: Any) -> None:
-    desk.ask(register("a"))
-    desk.ask(register("b"))
-    assert desk.ask(register("b", ABROAD)).id == 1
-    assert desk.log[-2].key == (
+def test_ids_are_counted_in_each_context(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(register("b"))
+    assert scenario.submit(register("b", ABROAD)).id == 1
+    assert scenario.log[-2].key == (
         b'{"keytype":"CONTEXT","tenant":"default","context":".eu","magic":0}'
     )
 
 
-def test_a_schema_said_in_other_words_is_found(desk: Any) -> None:
-    desk.ask(register("a"))
-    assert desk.ask(register("a ", equivalents=frozenset({1}))).id == 1
+def test_an_equivalent_schema_is_found(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    assert scenario.submit(register("a ", equivalents=frozenset({1}))).id == 1
 
 
-def test_other_metadata_make_another_schema(desk: Any) -> None:
+def test_other_metadata_makes_another_schema(scenario: RegistryScenario) -> None:
     owned = Metadata(properties={"owner": "shop"})
-    desk.ask(register("a"))
-    second = desk.ask(Register(ORDERS, contents("a", metadata=owned), equivalents=frozenset({1})))
+    scenario.submit(register("a"))
+    second = scenario.submit(register("a", metadata=owned, equivalents=frozenset({1})))
     assert (second.id, second.number) == (2, 2)
-    again = desk.ask(Register(ORDERS, contents("a", metadata=owned)))
+    again = scenario.submit(register("a", metadata=owned))
     assert again.number == 2
 
 
-def test_metadata_are_handed_on_to_the_next_version(desk: Any) -> None:
+def test_metadata_is_inherited_by_the_next_version(scenario: RegistryScenario) -> None:
     owned = Metadata(properties={"owner": "shop"})
-    desk.ask(Register(ORDERS, contents("a", metadata=owned)))
-    assert desk.ask(register("b")).contents.metadata == owned
-    assert desk.ask(register("b")).number == 2
+    scenario.submit(register("a", metadata=owned))
+    assert scenario.submit(register("b")).contents.metadata == owned
+    assert scenario.submit(register("b")).number == 2
 
 
-def test_settings_add_metadata_below_and_above_what_a_schema_brings(desk: Any) -> None:
-    config = Config(
-        default_metadata=Metadata(properties={"owner": "nobody", "tier": "3"}),
+def test_settings_add_default_and_override_metadata(
+    scenario: RegistryScenario,
+) -> None:
+    config = SubjectConfig(
+        default_metadata=Metadata(properties={"owner": "default", "tier": "3"}),
         override_metadata=Metadata(properties={"tier": "1"}),
     )
     members = frozenset(("default_metadata", "override_metadata"))
-    desk.ask(SetConfig(ORDERS, config, members))
-    brought = Metadata(properties={"owner": "shop", "tier": "2"})
-    stored = desk.ask(Register(ORDERS, contents("a", metadata=brought)))
+    scenario.submit(SetConfig(ORDERS, config, members))
+    given = Metadata(properties={"owner": "shop", "tier": "2"})
+    stored = scenario.submit(register("a", metadata=given))
     assert stored.contents.metadata.properties == {"owner": "shop", "tier": "1"}
-    assert desk.ask(Register(ORDERS, contents("a", metadata=brought))).number == 1
+    assert scenario.submit(register("a", metadata=given)).number == 1
 
 
 @pytest.mark.parametrize(
@@ -145,231 +163,245 @@ def test_settings_add_metadata_below_and_above_what_a_schema_brings(desk: Any) -
         RuleSet(domain_rules=(Rule("a", kind="CONDITION", mode="WRITE"),)),
     ],
 )
-def test_a_rule_set_that_contradicts_itself_is_declined(desk: Any, rules: RuleSet) -> None:
-    assert declined(desk, Register(ORDERS, contents("a", rule_set=rules))) == 42210
+def test_an_invalid_rule_set_is_declined(scenario: RegistryScenario, rules: RuleSet) -> None:
+    assert declined(scenario, register("a", rule_set=rules)) == 42210
 
 
-def test_a_given_version_must_be_the_next_and_is_written_down(desk: Any) -> None:
-    desk.ask(register("a"))
-    assert declined(desk, register("b", version=3)) == 42201
-    second = desk.ask(register("b", version=2))
+def test_a_given_version_must_be_the_next_and_is_stored(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    assert declined(scenario, register("b", version=3)) == 42201
+    second = scenario.submit(register("b", version=2))
     assert second.contents.metadata.properties == {"confluent:version": "2"}
-    third = desk.ask(register("c"))
+    third = scenario.submit(register("c"))
     assert third.contents.metadata.properties == {"confluent:version": "3"}
-    assert desk.ask(register("c", equivalents=frozenset({3}))).number == 3
+    assert scenario.submit(register("c", equivalents=frozenset({3}))).number == 3
 
 
-def test_version_minus_one_is_only_for_the_latest(desk: Any) -> None:
-    desk.ask(register("a"))
-    desk.ask(register("b"))
-    assert desk.ask(register("b", version=-1)).number == 2
-    assert declined(desk, register("a", version=-1)) == 42201
-    assert declined(desk, register("c", version=-1)) == 42201
+def test_version_minus_one_is_only_for_the_latest(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(register("b"))
+    assert scenario.submit(register("b", version=-1)).number == 2
+    assert declined(scenario, register("a", version=-1)) == 42201
+    assert declined(scenario, register("c", version=-1)) == 42201
 
 
-def test_a_softly_deleted_schema_stays_readable_by_id(desk: Any) -> None:
-    desk.ask(register("a"))
-    assert desk.ask(DeleteVersion(ORDERS, 1)) == 1
-    assert not desk.store.has_subject(ORDERS)
-    assert desk.store.by_id(1).contents.source.text == "a"
+def test_a_soft_deleted_schema_can_be_read_by_id(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    assert scenario.submit(DeleteVersion(ORDERS, 1)) == 1
+    assert not scenario.state.has_subject(ORDERS)
+    assert text_of(scenario.state.by_id(1)) == "a"
 
 
-def test_a_softly_deleted_schema_comes_back_with_its_id_and_a_new_version(desk: Any) -> None:
-    desk.ask(register("a"))
-    desk.ask(DeleteSubject(ORDERS))
-    back = desk.ask(register("a"))
+def test_a_soft_deleted_schema_returns_with_its_id_and_a_new_version(
+    scenario: RegistryScenario,
+) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(DeleteSubject(ORDERS))
+    back = scenario.submit(register("a"))
     assert (back.id, back.number) == (1, 2)
-    assert [v.number for v in desk.store.stored(ORDERS)] == [2]
+    assert [v.number for v in scenario.state.stored(ORDERS)] == [2]
 
 
-def test_deleting_takes_two_steps(desk: Any) -> None:
-    desk.ask(register("a"))
-    desk.ask(register("b"))
-    assert declined(desk, DeleteSubject(ORDERS, permanent=True)) == 40405
-    assert declined(desk, DeleteVersion(ORDERS, 1, permanent=True)) == 40407
-    assert desk.ask(DeleteVersion(ORDERS, 1)) == 1
-    assert declined(desk, DeleteVersion(ORDERS, 1)) == 40406
-    assert desk.ask(DeleteSubject(ORDERS)) == [2]
-    assert declined(desk, DeleteSubject(ORDERS)) == 40404
-    assert desk.ask(DeleteVersion(ORDERS, 1, permanent=True)) == 1
-    assert declined(desk, DeleteVersion(ORDERS, 1)) == 40402
-    assert desk.ask(DeleteSubject(ORDERS, permanent=True)) == [2]
-    assert declined(desk, DeleteSubject(ORDERS)) == 40401
-    assert desk.store.by_id(1) is None
+def test_deletion_takes_two_steps(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(register("b"))
+    assert declined(scenario, DeleteSubject(ORDERS, permanent=True)) == 40405
+    assert declined(scenario, DeleteVersion(ORDERS, 1, permanent=True)) == 40407
+    assert scenario.submit(DeleteVersion(ORDERS, 1)) == 1
+    assert declined(scenario, DeleteVersion(ORDERS, 1)) == 40406
+    assert scenario.submit(DeleteSubject(ORDERS)) == [2]
+    assert declined(scenario, DeleteSubject(ORDERS)) == 40404
+    assert scenario.submit(DeleteVersion(ORDERS, 1, permanent=True)) == 1
+    assert declined(scenario, DeleteVersion(ORDERS, 1)) == 40402
+    assert scenario.submit(DeleteSubject(ORDERS, permanent=True)) == [2]
+    assert declined(scenario, DeleteSubject(ORDERS)) == 40401
+    assert scenario.state.by_id(1) is None
 
 
-def test_settings_go_with_the_last_version(desk: Any) -> None:
-    desk.ask(register("a"))
-    desk.ask(SetConfig(ORDERS, Config(compatibility="none"), frozenset(("compatibility",))))
-    desk.ask(SetMode(ORDERS, Mode.READWRITE))
-    desk.ask(DeleteSubject(ORDERS))
-    assert ORDERS in desk.store.configs
-    desk.ask(DeleteSubject(ORDERS, permanent=True))
-    assert not desk.store.configs
-    assert not desk.store.modes
+def test_settings_are_removed_with_the_last_version(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(
+        SetConfig(ORDERS, SubjectConfig(compatibility="none"), frozenset(("compatibility",)))
+    )
+    scenario.submit(SetMode(ORDERS, Mode.READWRITE))
+    scenario.submit(DeleteSubject(ORDERS))
+    assert ORDERS in scenario.state.configs
+    scenario.submit(DeleteSubject(ORDERS, permanent=True))
+    assert not scenario.state.configs
+    assert not scenario.state.modes
 
 
-def test_an_id_is_not_given_twice_even_after_compaction_and_restart(desk: Any) -> None:
-    desk.ask(register("a"))
-    desk.ask(register("b"))
-    desk.ask(DeleteVersion(ORDERS, 2))
-    desk.ask(DeleteVersion(ORDERS, 2, permanent=True))
-    desk.store = desk.replayed(desk.compacted())
-    desk.ask(Mark())
-    desk.store = desk.replayed(desk.compacted())
-    assert desk.ask(register("c")).id == 3
+def test_an_id_is_not_given_twice_even_after_compaction_and_restart(
+    scenario: RegistryScenario,
+) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(register("b"))
+    scenario.submit(DeleteVersion(ORDERS, 2))
+    scenario.submit(DeleteVersion(ORDERS, 2, permanent=True))
+    scenario.state = scenario.replayed(scenario.compacted())
+    scenario.submit(MarkLog())
+    scenario.state = scenario.replayed(scenario.compacted())
+    assert scenario.submit(register("c")).id == 3
 
 
-def test_a_mark_without_anything_to_say_is_as_confluent_writes_it(desk: Any) -> None:
-    desk.ask(register("a"))
-    desk.ask(Mark())
-    assert desk.log[-1] == (b'{"keytype":"NOOP","magic":0}', None)
+def test_a_mark_without_ids_is_as_confluent_writes_it(
+    scenario: RegistryScenario,
+) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(MarkLog())
+    assert scenario.log[-1] == (b'{"keytype":"NOOP","magic":0}', None)
 
 
-def test_what_others_build_on_is_not_deleted(desk: Any) -> None:
-    desk.ask(register("base", OTHER))
-    desk.ask(register("a", ORDERS, Reference("base", OTHER, 1)))
-    assert declined(desk, DeleteVersion(OTHER, 1)) == 42206
-    assert declined(desk, DeleteSubject(OTHER)) == 42206
-    desk.ask(DeleteSubject(ORDERS))
-    desk.ask(DeleteSubject(OTHER))
-    assert declined(desk, DeleteSubject(OTHER, permanent=True)) == 42206
-    desk.ask(DeleteSubject(ORDERS, permanent=True))
-    assert desk.ask(DeleteSubject(OTHER, permanent=True)) == [1]
+def test_a_referenced_schema_is_not_deleted(scenario: RegistryScenario) -> None:
+    scenario.submit(register("base", OTHER))
+    scenario.submit(register("a", ORDERS, Reference("base", OTHER, 1)))
+    assert declined(scenario, DeleteVersion(OTHER, 1)) == 42206
+    assert declined(scenario, DeleteSubject(OTHER)) == 42206
+    scenario.submit(DeleteSubject(ORDERS))
+    scenario.submit(DeleteSubject(OTHER))
+    assert declined(scenario, DeleteSubject(OTHER, permanent=True)) == 42206
+    scenario.submit(DeleteSubject(ORDERS, permanent=True))
+    assert scenario.submit(DeleteSubject(OTHER, permanent=True)) == [1]
 
 
-def test_references_inside_a_subject_do_not_hold_it(desk: Any) -> None:
-    desk.ask(register("base"))
-    desk.ask(register("a", ORDERS, Reference("base", ORDERS, 1)))
-    assert desk.ask(DeleteSubject(ORDERS)) == [1, 2]
+def test_references_inside_a_subject_do_not_prevent_its_deletion(
+    scenario: RegistryScenario,
+) -> None:
+    scenario.submit(register("base"))
+    scenario.submit(register("a", ORDERS, Reference("base", ORDERS, 1)))
+    assert scenario.submit(DeleteSubject(ORDERS)) == [1, 2]
 
 
-def test_references_are_found_with_all_they_reach_deepest_first(desk: Any) -> None:
+def test_imports_are_transitive_and_deepest_first(scenario: RegistryScenario) -> None:
     one, two = Subject("one"), Subject("two")
-    desk.ask(register("1", one))
-    desk.ask(register("2", two, Reference("n1", one, 1)))
-    found = desk.store.imports((Reference("n2", two, 1), Reference("n1", one, 1)), ".")
-    assert list(found.items()) == [("n1", "1"), ("n2", "2")]
-    (pinned,) = desk.store.pinned((Reference("n2", two, -1),), ".")
+    scenario.submit(register("1", one))
+    scenario.submit(register("2", two, Reference("n1", one, 1)))
+    imports = scenario.state.imports((Reference("n2", two, 1), Reference("n1", one, 1)), ".")
+    assert list(imports.items()) == [("n1", "1"), ("n2", "2")]
+    (pinned,) = scenario.state.pinned((Reference("n2", two, -1),), ".")
     assert pinned.version == 1
 
 
-def test_a_reference_to_nothing_is_an_invalid_schema(desk: Any) -> None:
+def test_a_reference_to_nothing_is_an_invalid_schema(scenario: RegistryScenario) -> None:
     with pytest.raises(InvalidSchemaError, match='No schema reference found for subject "x"'):
-        desk.store.imports((Reference("x", "x", 1),), ".")
+        scenario.state.imports((Reference("x", "x", 1),), ".")
 
 
-def test_references_that_lead_back_are_an_invalid_schema(desk: Any) -> None:
-    around = contents("a", Reference("a", ORDERS, 1))
-    version = Version(ORDERS, 1, 1, around, around.fingerprint())
-    apply(desk.store, VersionStored(version))
+def test_circular_references_are_an_invalid_schema(scenario: RegistryScenario) -> None:
+    circular = contents("a", Reference("a", ORDERS, 1))
+    version = Version(ORDERS, 1, 1, circular, circular.fingerprint())
+    apply(scenario.state, VersionStored(version))
     with pytest.raises(InvalidSchemaError, match="leads back"):
-        desk.store.imports((Reference("a", ORDERS, 1),), ".")
+        scenario.state.imports((Reference("a", ORDERS, 1),), ".")
 
 
-def test_a_reference_is_looked_for_in_the_context_it_is_said_in(desk: Any) -> None:
-    desk.ask(register("home", OTHER))
-    desk.ask(register("abroad", Subject(":.eu:other-value")))
-    assert desk.store.imports((Reference("n", OTHER, 1),), ".eu") == {"n": "abroad"}
+def test_a_reference_is_resolved_in_the_context_of_its_schema(scenario: RegistryScenario) -> None:
+    scenario.submit(register("home", OTHER))
+    scenario.submit(register("abroad", Subject(":.eu:other-value")))
+    assert scenario.state.imports((Reference("n", OTHER, 1),), ".eu") == {"n": "abroad"}
 
 
-def test_settings_come_from_the_nearest_scope_that_has_them(desk: Any) -> None:
+def test_settings_come_from_the_nearest_scope_that_has_them(scenario: RegistryScenario) -> None:
     def level(scope: str | None, word: str) -> None:
-        desk.ask(SetConfig(scope, Config(compatibility=word), frozenset(("compatibility",))))
+        scenario.submit(
+            SetConfig(scope, SubjectConfig(compatibility=word), frozenset(("compatibility",)))
+        )
 
-    assert desk.store.config(ORDERS).compatibility == "BACKWARD"
+    assert scenario.state.config(ORDERS).compatibility == "BACKWARD"
     level(":.__GLOBAL:", "FORWARD")
-    assert desk.store.config(ABROAD).compatibility == "FORWARD"
+    assert scenario.state.config(ABROAD).compatibility == "FORWARD"
     level(None, "FULL")
-    assert desk.store.config(ORDERS).compatibility == "FULL"
-    assert desk.store.config(ABROAD).compatibility == "FORWARD"
+    assert scenario.state.config(ORDERS).compatibility == "FULL"
+    assert scenario.state.config(ABROAD).compatibility == "FORWARD"
     level(":.eu:", "none")
-    assert desk.store.config(ABROAD).compatibility == "NONE"
-    desk.ask(SetConfig(ORDERS, Config(normalize=True), frozenset(("normalize",))))
-    assert desk.store.config(ORDERS) == Config(compatibility="FULL", normalize=True)
+    assert scenario.state.config(ABROAD).compatibility == "NONE"
+    scenario.submit(SetConfig(ORDERS, SubjectConfig(normalize=True), frozenset(("normalize",))))
+    assert scenario.state.config(ORDERS) == SubjectConfig(compatibility="FULL", normalize=True)
 
 
-def test_settings_are_merged_and_null_clears(desk: Any) -> None:
-    both = Config(compatibility="FULL", group="major")
-    desk.ask(SetConfig(ORDERS, both, frozenset(("compatibility", "group"))))
-    desk.ask(SetConfig(ORDERS, Config(), frozenset(("group",))))
-    assert desk.store.configs[ORDERS] == Config(compatibility="FULL")
-    assert desk.ask(RemoveConfig(ORDERS)) == Config(compatibility="FULL")
-    assert declined(desk, RemoveConfig(ORDERS)) == 40401
+def test_settings_are_merged_and_null_clears(scenario: RegistryScenario) -> None:
+    both = SubjectConfig(compatibility="FULL", group="major")
+    scenario.submit(SetConfig(ORDERS, both, frozenset(("compatibility", "group"))))
+    scenario.submit(SetConfig(ORDERS, SubjectConfig(), frozenset(("group",))))
+    assert scenario.state.configs[ORDERS] == SubjectConfig(compatibility="FULL")
+    assert scenario.submit(RemoveConfig(ORDERS)) == SubjectConfig(compatibility="FULL")
+    assert declined(scenario, RemoveConfig(ORDERS)) == 40401
 
 
-def test_a_level_nobody_knows_is_declined(desk: Any) -> None:
-    command = SetConfig(None, Config(compatibility="SOME"), frozenset(("compatibility",)))
-    assert declined(desk, command) == 42203
+def test_an_unknown_level_is_declined(scenario: RegistryScenario) -> None:
+    command = SetConfig(None, SubjectConfig(compatibility="SOME"), frozenset(("compatibility",)))
+    assert declined(scenario, command) == 42203
 
 
-def test_read_only_declines_every_change(desk: Any) -> None:
-    desk.ask(register("a"))
-    desk.ask(SetMode(ORDERS, Mode.READONLY))
-    changes: list[Command] = [
+def test_read_only_declines_every_change(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(SetMode(ORDERS, Mode.READONLY))
+    changes: list[Command | Registration] = [
         register("b"),
         DeleteSubject(ORDERS),
         DeleteVersion(ORDERS, 1),
-        SetConfig(ORDERS, Config(compatibility="FULL"), frozenset(("compatibility",))),
+        SetConfig(ORDERS, SubjectConfig(compatibility="FULL"), frozenset(("compatibility",))),
     ]
-    assert [declined(desk, one) for one in changes] == [42205] * 4
-    assert desk.ask(register("b", OTHER)).id == 2
-    assert desk.ask(RemoveMode(ORDERS)) is Mode.READONLY
-    assert desk.ask(register("b")).number == 2
+    assert [declined(scenario, change) for change in changes] == [42205] * 4
+    assert scenario.submit(register("b", OTHER)).id == 2
+    assert scenario.submit(RemoveMode(ORDERS)) is Mode.READONLY
+    assert scenario.submit(register("b")).number == 2
 
 
-def test_the_global_override_beats_what_subjects_say(desk: Any) -> None:
-    desk.ask(SetMode(ORDERS, Mode.READWRITE))
-    desk.ask(SetMode(None, Mode.READONLY_OVERRIDE))
-    assert declined(desk, register("a")) == 42205
-    assert declined(desk, SetMode(ORDERS, Mode.READONLY_OVERRIDE)) == 42204
+def test_the_global_override_applies_to_all_subjects(scenario: RegistryScenario) -> None:
+    scenario.submit(SetMode(ORDERS, Mode.READWRITE))
+    scenario.submit(SetMode(None, Mode.READONLY_OVERRIDE))
+    assert declined(scenario, register("a")) == 42205
+    assert declined(scenario, SetMode(ORDERS, Mode.READONLY_OVERRIDE)) == 42204
 
 
-def test_an_import_brings_ids_along(desk: Any) -> None:
-    assert declined(desk, register("a", id=7)) == 42205
-    desk.ask(SetMode(ORDERS, Mode.IMPORT))
-    assert declined(desk, register("a")) == 42205
-    imported = desk.ask(register("a", id=7, version=3))
+def test_an_import_keeps_ids(scenario: RegistryScenario) -> None:
+    assert declined(scenario, register("a", id=7)) == 42205
+    scenario.submit(SetMode(ORDERS, Mode.IMPORT))
+    assert declined(scenario, register("a")) == 42205
+    imported = scenario.submit(register("a", id=7, version=3))
     assert (imported.id, imported.number) == (7, 3)
-    assert desk.ask(register("a", id=7, version=3)).key == imported.key
-    assert declined(desk, register("b", id=7, version=4)) == 42205
-    assert declined(desk, register("b", id=8, version=3)) == 42205
-    desk.ask(SetMode(ORDERS, Mode.READWRITE))
-    after = desk.ask(register("b"))
+    assert scenario.submit(register("a", id=7, version=3)).key == imported.key
+    assert declined(scenario, register("b", id=7, version=4)) == 42205
+    assert declined(scenario, register("b", id=8, version=3)) == 42205
+    scenario.submit(SetMode(ORDERS, Mode.READWRITE))
+    after = scenario.submit(register("b"))
     assert (after.id, after.number) == (8, 4)
 
 
-def test_importing_needs_an_empty_place_unless_forced(desk: Any) -> None:
-    desk.ask(register("a"))
-    assert declined(desk, SetMode(ORDERS, Mode.IMPORT)) == 42205
-    assert declined(desk, SetMode(None, Mode.IMPORT)) == 42205
-    desk.ask(SetMode(ORDERS, Mode.IMPORT, force=True))
-    desk.ask(SetMode(ORDERS, Mode.READWRITE))
-    desk.ask(DeleteSubject(ORDERS))
-    desk.ask(SetMode(ORDERS, Mode.IMPORT))
-    assert not desk.store.stored(ORDERS)
+def test_importing_needs_an_empty_scope_unless_forced(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    assert declined(scenario, SetMode(ORDERS, Mode.IMPORT)) == 42205
+    assert declined(scenario, SetMode(None, Mode.IMPORT)) == 42205
+    scenario.submit(SetMode(ORDERS, Mode.IMPORT, force=True))
+    scenario.submit(SetMode(ORDERS, Mode.READWRITE))
+    scenario.submit(DeleteSubject(ORDERS))
+    scenario.submit(SetMode(ORDERS, Mode.IMPORT))
+    assert not scenario.state.stored(ORDERS)
 
 
-def test_an_alias_leads_to_its_target_in_the_same_context(desk: Any) -> None:
-    desk.ask(SetConfig(ABROAD, Config(alias="target"), frozenset(("alias",))))
-    assert desk.store.aliased(ABROAD) == ":.eu:target"
-    assert desk.store.aliased(ORDERS) == ORDERS
+def test_an_alias_is_resolved_in_its_context(scenario: RegistryScenario) -> None:
+    scenario.submit(SetConfig(ABROAD, SubjectConfig(alias="target"), frozenset(("alias",))))
+    assert scenario.state.resolve_alias(ABROAD) == ":.eu:target"
+    assert scenario.state.resolve_alias(ORDERS) == ORDERS
 
 
-def test_a_record_whose_id_belongs_to_other_contents_is_left_out(desk: Any) -> None:
-    desk.ask(register("a"))
+def test_a_record_whose_id_has_other_contents_is_ignored(
+    scenario: RegistryScenario,
+) -> None:
+    scenario.submit(register("a"))
     clash = contents("b")
-    apply(desk.store, VersionStored(Version(OTHER, 1, 1, clash, clash.fingerprint())))
-    assert desk.store.by_id(1).contents.source.text == "a"
-    assert not desk.store.has_subject(OTHER)
+    apply(scenario.state, VersionStored(Version(OTHER, 1, 1, clash, clash.fingerprint())))
+    assert text_of(scenario.state.by_id(1)) == "a"
+    assert not scenario.state.has_subject(OTHER)
 
 
-def test_clearing_a_subject_forgets_what_is_deleted(desk: Any) -> None:
-    desk.ask(register("a"))
-    desk.ask(register("b"))
-    desk.ask(DeleteVersion(ORDERS, 1))
-    apply(desk.store, SubjectCleared(ORDERS))
-    assert [v.number for v in desk.store.stored(ORDERS)] == [2]
+def test_clearing_a_subject_removes_deleted_versions(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(register("b"))
+    scenario.submit(DeleteVersion(ORDERS, 1))
+    apply(scenario.state, SubjectCleared(ORDERS))
+    assert [v.number for v in scenario.state.stored(ORDERS)] == [2]
 
 
 SUBJECTS = st.sampled_from([ORDERS, OTHER, ABROAD])
@@ -380,48 +412,114 @@ COMMANDS = st.one_of(
     st.builds(DeleteSubject, SUBJECTS, st.booleans()),
     st.builds(DeleteVersion, SUBJECTS, st.sampled_from([-1, 1, 2]), st.booleans()),
     st.builds(
-        lambda s: SetConfig(s, Config(compatibility="FULL"), frozenset(("compatibility",))),
+        lambda s: SetConfig(s, SubjectConfig(compatibility="FULL"), frozenset(("compatibility",))),
         SUBJECTS,
     ),
     st.builds(SetMode, SUBJECTS, st.sampled_from([Mode.READWRITE, Mode.READONLY, None])),
-    st.builds(Mark),
+    st.builds(MarkLog),
 )
 
 
 @settings(deadline=None, max_examples=150)
 @given(commands=st.lists(COMMANDS, max_size=40))
-def test_what_is_read_again_is_what_was_known_compacted_or_not(
-    desk_class: Callable[[], Any], commands: list[Command]
+def test_the_log_replays_to_the_same_state_compacted_or_not(
+    commands: list[Command | Registration],
 ) -> None:
-    desk = desk_class()
+    scenario = RegistryScenario()
     for command in commands:
         try:
-            desk.ask(command)
-        except Declined:
+            scenario.submit(command)
+        except DeclinedError:
             continue
-    assert known(desk.replayed(desk.log)) == known(desk.store)
-    assert known(desk.replayed(desk.log + desk.log[-1:])) == known(desk.store)
-    desk.ask(Mark())
-    assert known(desk.replayed(desk.compacted())) == known(desk.store)
+    assert known(scenario.replayed(scenario.log)) == known(scenario.state)
+    assert known(scenario.replayed(scenario.log + scenario.log[-1:])) == known(scenario.state)
+    scenario.submit(MarkLog())
+    assert known(scenario.replayed(scenario.compacted())) == known(scenario.state)
 
 
 @settings(deadline=None, max_examples=100)
 @given(commands=st.lists(COMMANDS, max_size=40))
-def test_an_id_never_changes_its_meaning(
-    desk_class: Callable[[], Any], commands: list[Command]
-) -> None:
-    desk = desk_class()
-    meant: dict[tuple[str, int], Contents] = {}
+def test_an_id_never_changes_its_meaning(commands: list[Command | Registration]) -> None:
+    scenario = RegistryScenario()
+    meanings: dict[tuple[str, int], Contents] = {}
     for command in commands:
         try:
-            answer = desk.ask(command)
-        except Declined:
+            reply = scenario.submit(command)
+        except DeclinedError:
             continue
-        if isinstance(answer, Version):
-            place = (context_of(answer.subject), answer.id)
-            assert meant.setdefault(place, answer.contents) == answer.contents
+        if isinstance(reply, Version):
+            key = (context_of(reply.subject), reply.id)
+            assert meanings.setdefault(key, reply.contents) == reply.contents
 
 
-def test_times_come_from_the_log(desk: Any) -> None:
-    desk.ask(register("a"))
-    assert desk.store.latest(ORDERS).timestamp == Millis(1001)
+def test_timestamps_come_from_the_log(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    version = scenario.state.latest(ORDERS)
+    assert version is not None
+    assert version.timestamp == Millis(1001)
+
+
+def test_the_story_of_a_subject_says_what_happened(scenario: RegistryScenario) -> None:
+    scenario.submit(register("a"))
+    members = frozenset(("compatibility",))
+    scenario.submit(SetConfig(ORDERS, SubjectConfig(compatibility="FULL"), members))
+    scenario.submit(DeleteSubject(ORDERS))
+    assert [text for _, text in scenario.story.of(ORDERS)] == [
+        "version 1 registered with id 1",
+        "settings changed: compatibility",
+        "1 version(s) deleted softly",
+    ]
+
+
+def test_an_examination_of_another_state_is_not_used(scenario: RegistryScenario) -> None:
+    """What it depends on changed: another version, the level, or a referenced schema."""
+    first = register("a").examined(scenario.state)
+    scenario.submit(register("b", OTHER))
+    assert isinstance(scenario.submit(first), Version), "another subject does not matter"
+    for change in (
+        register("b"),
+        SetConfig(ORDERS, SubjectConfig(compatibility="FULL"), frozenset(("compatibility",))),
+        SetMode(ORDERS, Mode.IMPORT, force=True),
+    ):
+        examined = register("c").examined(scenario.state)
+        scenario.submit(change)
+        assert isinstance(scenario.submit(examined), Outdated)
+
+
+def test_a_new_schema_is_not_registered_without_its_checks(scenario: RegistryScenario) -> None:
+    examined = register("a").examined(scenario.state)
+    examination = examined.examination
+    for incomplete in (
+        examination._replace(compatibility=None),
+        examination._replace(equivalent_versions=None),
+    ):
+        command = examined._replace(examination=incomplete)
+        assert isinstance(scenario.submit(command), Outdated)
+    assert scenario.log == []
+
+
+def damage_ids(state: RegistryState) -> None:
+    state.contexts["."].ids.clear()
+
+
+def damage_last_id(state: RegistryState) -> None:
+    state.contexts["."].last_id = 0
+
+
+def damage_order(state: RegistryState) -> None:
+    state.versions[ORDERS] = dict(reversed(state.versions[ORDERS].items()))
+
+
+def damage_referrers(state: RegistryState) -> None:
+    state.referrers.clear()
+
+
+@pytest.mark.parametrize("damage", [damage_ids, damage_last_id, damage_order, damage_referrers])
+def test_a_state_that_breaks_an_invariant_fails(
+    scenario: RegistryScenario, damage: Callable[[RegistryState], None]
+) -> None:
+    scenario.submit(register("a"))
+    scenario.submit(register("b", ORDERS, Reference("a", ORDERS, 1)))
+    damage(scenario.state)
+    with pytest.raises(AssertionError):
+        validate(scenario.state)

@@ -66,7 +66,7 @@ def hits(http: httpx.Client) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith(HITS))
 
 
-HITS = "penstock_registry_shelf_hits_total "
+HITS = "penstock_registry_response_cache_hits_total "
 
 
 def test_the_second_answer_is_the_first(wire: Wire, http: httpx.Client, id: int) -> None:

@@ -367,7 +367,10 @@ class Runner(Generic[StateT, CommandT, EventT]):
         if self.phase is not Phase.RUNNING:
             return
         if isinstance(result, Exception):
-            self.resign(result)
+            for to, _ in replies:
+                self._resolve(to, result)
+            ended = "the claim ended before this was decided; try again"
+            self.resign(Refused(ErrorCode.not_coordinator, ended))
             return
         self._is_writing = False
         self.story.add(story, at)

@@ -19,14 +19,14 @@ from penstock.link.settings import read_properties
 from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
 from penstock.node.listen_address import CannotListen, raise_file_limit
-from penstock.registry.election import Candidate, Election
+from penstock.registry.election import Election, PrimaryCandidate
 from penstock.registry.http.app import build
 from penstock.registry.http.forward import Forwarder
 from penstock.registry.http.front import Front
 from penstock.registry.http.guard import Guard
-from penstock.registry.http.response_cache import Limits, RepeatingProtocol
-from penstock.registry.kafka_journal import LogSettings
-from penstock.registry.node import Registry
+from penstock.registry.http.http_protocol import ConnectionLimits, RepeatingProtocol
+from penstock.registry.kafka_journal import SchemaTopicSettings
+from penstock.registry.registry_node import RegistryNode
 from penstock.version import __version__
 
 BACKLOG: Final = 2048
@@ -72,16 +72,16 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         listener = socket.create_server(where, family=family, backlog=BACKLOG)
     except OSError as error:
         raise CannotListen(error, *where, "--http-port") from error
-    candidate = Candidate(options.shown_host, listener.getsockname()[1])
+    candidate = PrimaryCandidate(options.shown_host, listener.getsockname()[1])
     kafka = {"bootstrap.servers": options.kafka}
     if options.kafka_config is not None:
         kafka = read_properties(options.kafka_config) | kafka
-    log_settings = LogSettings(kafka, topic=options.topic, transactional_id=options.group)
-    registry = Registry(log_settings, clock)
-    forwarder = Forwarder(registry, candidate.url)
-    election = Election(registry, kafka, options.group, candidate, session_ms=options.session_ms)
+    topic_settings = SchemaTopicSettings(kafka, topic=options.topic, transactional_id=options.group)
+    node = RegistryNode(topic_settings, clock)
+    forwarder = Forwarder(node, candidate.url)
+    election = Election(node, kafka, options.group, candidate, session_ms=options.session_ms)
     try:
-        await registry.start()
+        await node.start()
         election.start()
         await election.first_known()
         gc.freeze()  # what stands now stands until the end: no collection looks at it again
@@ -94,25 +94,25 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
             redoc_url=None,
         )
         guard = Guard((options.host, options.shown_host, *options.allowed_hosts))
-        front = build(app, registry, forwarder, guard)
+        front = build(app, node, forwarder, guard)
         server = _server(front, _limits(options), lambda: on_ready(candidate.url))
         await _serve_until_asked(server, listener)
     finally:
         listener.close()
         await election.stop()
         await forwarder.close()
-        await registry.stop()
+        await node.stop()
 
 
-def _limits(options: HttpOptions) -> Limits:
+def _limits(options: HttpOptions) -> ConnectionLimits:
     """As many connections as were asked for, while descriptors are left for everything else."""
     files_max = raise_file_limit()
     connections_max = max(1, min(options.connections_max, files_max - FILES_KEPT))
-    return Limits(options.head_s, options.body_s, connections_max)
+    return ConnectionLimits(options.head_s, options.body_s, connections_max)
 
 
-def _server(front: Front, limits: Limits, on_started: Callable[[], None]) -> Server:
-    protocol = partial(RepeatingProtocol, front.repeat, limits, front.ended)
+def _server(front: Front, limits: ConnectionLimits, on_started: Callable[[], None]) -> Server:
+    protocol = partial(RepeatingProtocol, front.repeat, limits, front.closed)
     return Server(
         on_started,
         uvicorn.Config(

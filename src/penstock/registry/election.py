@@ -1,10 +1,11 @@
-"""Who may write: one among the registry's nodes, told by membership in a Kafka group.
+"""Which node of the registry may write: chosen by membership in a Kafka group.
 
-As Confluent's nodes do it: protocol type `sr`, each member says its address, the group's leader
-names the eligible one with the smallest URL, everybody learns who it is. The one who is primary
-stays so while it is there, because a change costs a moment without writes.
+As Confluent's nodes do it: protocol type `sr`, each member sends its address, the group's leader
+names the eligible one with the smallest URL, and all members learn which it is. A primary stays
+primary while it is a member, because a change costs a moment without writes.
 
-The group only says who should try. Who may write is decided by the log, which fences all others.
+The group only says which node should try. The log decides which one may write, and fences all
+others.
 """
 
 import asyncio
@@ -17,9 +18,7 @@ from typing import Any, Final, NamedTuple
 from penstock.link.aio import AsyncCluster
 from penstock.link.group_member import GroupGeneration, GroupMember, MemberSettings
 from penstock.link.settings import link_settings
-from penstock.registry.kafka_journal import OutcomeUnknown
-from penstock.registry.node import Registry
-from penstock.registry.topic_reader import CannotWrite
+from penstock.registry.registry_node import CLAIM_ERRORS, RegistryNode
 
 logger = logging.getLogger(__name__)
 
@@ -28,11 +27,11 @@ PROTOCOL: Final = "v0"
 NO_ERROR: Final = 0
 DUPLICATE_URLS: Final = 1
 RETRY_S: Final = 0.5
-FIRST_S: Final = 1.0  # longer only after a kill: the group waits for who is gone
+FIRST_S: Final = 1.0  # longer only after a crash: the group waits for the lost member
 
 
-class Candidate(NamedTuple):
-    """A node as the others know it."""
+class PrimaryCandidate(NamedTuple):
+    """A node as the other nodes know it."""
 
     host: str
     port: int
@@ -42,11 +41,11 @@ class Candidate(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Where it serves."""
+        """Its address for clients."""
         return f"{self.scheme}://{self.host}:{self.port}"
 
     def to_json(self) -> bytes:
-        """As it is said in the group."""
+        """As it is sent to the group."""
         return json.dumps(
             {
                 "version": 1,
@@ -59,58 +58,58 @@ class Candidate(NamedTuple):
         ).encode()
 
 
-def read_candidate(raw: bytes) -> Candidate | None:
-    """What a member said of itself; None if it is not to be understood."""
+def read_candidate(raw: bytes) -> PrimaryCandidate | None:
+    """What a member sent; None if it cannot be read."""
     with suppress(ValueError, KeyError, TypeError):
-        said = json.loads(raw)
-        return Candidate(
-            str(said["host"]),
-            int(said["port"]),
-            bool(said.get("master_eligibility", True)),
-            str(said.get("scheme") or "http"),
-            bool(said.get("leader", False)),
+        sent = json.loads(raw)
+        return PrimaryCandidate(
+            str(sent["host"]),
+            int(sent["port"]),
+            bool(sent.get("master_eligibility", True)),
+            str(sent.get("scheme") or "http"),
+            bool(sent.get("leader", False)),
         )
     return None
 
 
 def assign(members: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What the group's leader tells everybody: who is primary."""
+    """What the group's leader sends to all members: which node is primary."""
     candidates = {
-        member: found for member, raw in members.items() if (found := read_candidate(raw))
+        member: candidate for member, raw in members.items() if (candidate := read_candidate(raw))
     }
-    urls = [one.url for one in candidates.values()]
+    urls = [candidate.url for candidate in candidates.values()]
     error = DUPLICATE_URLS if len(set(urls)) < len(urls) else NO_ERROR
-    eligible = {member: one for member, one in candidates.items() if one.is_eligible}
+    eligible = {member: each for member, each in candidates.items() if each.is_eligible}
     chosen = min(
         eligible, key=lambda member: (not eligible[member].is_primary, eligible[member].url),
         default=None,
     )  # fmt: skip
-    verdict: dict[str, Any] = {
+    decision: dict[str, Any] = {
         "version": 1,
         "error": error,
         "master": None,
         "master_identity": None,
     }
     if chosen is not None and error == NO_ERROR:
-        verdict["master"] = chosen
-        verdict["master_identity"] = json.loads(eligible[chosen].to_json())
-    raw = json.dumps(verdict).encode()
+        decision["master"] = chosen
+        decision["master_identity"] = json.loads(eligible[chosen].to_json())
+    raw = json.dumps(decision).encode()
     return dict.fromkeys(members, raw)
 
 
 class Election:
-    """Keeps a registry node told of who is primary."""
+    """Tells a registry node its role, for as long as it is a member of the group."""
 
     def __init__(
         self,
-        registry: Registry,
+        node: RegistryNode,
         kafka: Mapping[str, str],
         group: str,
-        candidate: Candidate,
+        candidate: PrimaryCandidate,
         *,
         session_ms: int,
     ) -> None:
-        self._registry = registry
+        self._node = node
         self._candidate = candidate
         self._known = asyncio.Event()
         self._membership = GroupMember(
@@ -130,48 +129,48 @@ class Election:
         )
 
     def start(self) -> None:
-        """Begin to take part."""
+        """Join the group."""
         self._membership.start()
 
     async def first_known(self) -> None:
-        """Wait for the first result; not for ever, because reads need none."""
+        """Wait for the first result, but not long: reads do not need it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_S):
                 await self._known.wait()
 
     async def stop(self) -> None:
-        """Make room for another."""
+        """Leave the group: another node becomes primary."""
         await self._membership.leave()
 
     def _metadata(self) -> bytes:
-        is_primary = self._registry.was_primary
+        is_primary = self._node.has_claim
         return self._candidate._replace(is_primary=is_primary).to_json()
 
     async def _on_joined(self, joined: GroupGeneration) -> None:
-        verdict = json.loads(joined.assignment)
-        if verdict.get("error") == DUPLICATE_URLS:
-            logger.error("two nodes say they are %s: set an address for each", self._candidate.url)
-        identity = verdict.get("master_identity")
-        if verdict.get("master") == joined.member_id:
+        decision = json.loads(joined.assignment)
+        if decision.get("error") == DUPLICATE_URLS:
+            logger.error("two nodes have the address %s: set one for each", self._candidate.url)
+        identity = decision.get("master_identity")
+        if decision.get("master") == joined.member_id:
             await self._lead()
         elif identity is None:
-            await self._registry.follow(None)
+            await self._node.follow(None)
         else:
             primary = read_candidate(json.dumps(identity).encode())
-            await self._registry.follow(None if primary is None else primary.url)
+            await self._node.follow(None if primary is None else primary.url)
         self._known.set()
 
     async def _lead(self) -> None:
-        """Until it works: only the end of the generation relieves a primary of its duty."""
+        """Until it works, or until the next generation of the group."""
         while True:
             try:
-                await self._registry.lead()
-            except (CannotWrite, OutcomeUnknown, TimeoutError) as trouble:
-                logger.warning("the log cannot be claimed yet: %s", trouble)
+                await self._node.lead()
+            except CLAIM_ERRORS as error:
+                logger.warning("the log cannot be claimed yet: %s", error)
                 await asyncio.sleep(RETRY_S)
             else:
                 return
 
     async def _on_lost(self, reason: str) -> None:
-        logger.info("the registry's nodes choose anew: %s", reason)
-        await self._registry.pause()
+        logger.info("the registry's nodes choose a primary again: %s", reason)
+        await self._node.pause()

@@ -1,16 +1,15 @@
-"""`_schemas` through a Kafka client: what is there is read on and on, and written by one at a time.
+"""`_schemas` through a Kafka client: read continuously by every node, written under a claim.
 
-Invariant: what is written is visible here once `append` has returned and `applied` has been waited
-for; nobody writes who was fenced. Every write is one transaction of one transactional id: who takes
-over the id ends what its predecessor left open, and Kafka itself refuses the predecessor from then
-on. So two nodes that both believe to be primary cannot both write.
+Every write is one transaction of one transactional id. A node that claims the id ends what its
+predecessor left open, and Kafka itself refuses the predecessor from then on. So two nodes that both
+believe to be primary cannot both write. A `KafkaJournal` is one claim.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
@@ -25,90 +24,100 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     OffsetSpec,
 )
 
-from penstock.machine import JournalRecord
-from penstock.model import Offset
+from penstock.machine import Applies, Deferred, JournalRecord, TransactionMark
+from penstock.model import Millis, Offset
 from penstock.registry.store.codec import read_event
 from penstock.registry.store.events import Event
-from penstock.registry.topic_reader import CannotWrite, TopicReader, client_settings, ensure_topic
+from penstock.registry.topic_reader import (
+    CannotWriteError,
+    TopicReader,
+    client_settings,
+    ensure_topic,
+)
 
-_Made = TypeVar("_Made")
+ResultT = TypeVar("ResultT")
 
 TRANSACTION_S: Final = 10.0
 CLAIM_S: Final = 10.0
-APPLY_S: Final = 10.0
+READ_BACK_S: Final = 10.0
+COMMITS_MAX: Final = 3  # attempts to commit a transaction
 
 
-class OutcomeUnknown(Exception):
-    """Perhaps it was written: the next claim settles it."""
+class OutcomeUnknownError(Exception):
+    """Perhaps it was written: the next claim finds out."""
 
 
-class LogSettings(NamedTuple):
+class SchemaTopicSettings(NamedTuple):
     """Where the log is."""
 
-    kafka: Mapping[str, str]  # how the cluster is reached: `bootstrap.servers`, and logins if any
+    kafka: Mapping[str, str]  # how to connect: `bootstrap.servers`, and logins if any
     topic: str = "_schemas"
     transactional_id: str = "schema-registry"
     replication_factor: int = -1  # the brokers' default
     transaction_ms: int = 10_000
 
 
-class SchemaLog:
+class SchemaTopic:
     """The log, seen from the event loop. `on_events` is called there with what was read."""
 
-    def __init__(self, settings: LogSettings, on_events: Callable[[Sequence[Event]], None]) -> None:
+    def __init__(
+        self, settings: SchemaTopicSettings, on_events: Callable[[Sequence[Event]], None]
+    ) -> None:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._reader: TopicReader[Event] = TopicReader(
             settings.kafka, settings.topic, read_event, on_events
         )
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="schemas-writer")
-        self._producer: Producer | None = None
-        self._asking_end: asyncio.Task[Offset] | None = None
+        self._journal: KafkaJournal | None = None
+        self._end_request: asyncio.Task[Offset] | None = None
         self._admin: AdminClient | None = None
-        self.cluster_id: str = ""  # of the brokers, once they were reached
+        self.cluster_id: str = ""  # of the brokers, once connected
 
     @property
     def end_offset(self) -> Offset:
-        """Exclusive: everything below was applied."""
+        """Exclusive: everything below was read."""
         return self._reader.end_offset
 
     async def start(self) -> None:
-        """Make the topic if it is not there, and read it to its end."""
-        await self._run(self._ensure_topic)
+        """Create the topic if it does not exist, and read it to its end."""
+        await self.run(self._ensure_topic)
         await self._reader.start()
 
     async def stop(self) -> None:
         """Stop reading and writing."""
         await self._reader.stop()
-        await self._run(self._drop_producer)
+        await self.release()
         self._writer.shutdown(wait=False)
 
-    async def claim(self) -> None:
-        """Become the only one who may write, fencing whoever was before."""
-        await self._run(self._claim)
+    async def claim(self) -> "KafkaJournal":
+        """Become the only writer, fencing the one before."""
+        await self.release()
+        producer = await self.run(self._new_producer)
+        self._journal = KafkaJournal(self, producer, self._settings.topic)
+        return self._journal
 
     async def release(self) -> None:
         """Write no more."""
-        await self._run(self._drop_producer)
-
-    async def append(self, records: Sequence[JournalRecord]) -> Offset:
-        """Write all or none; where they end. CannotWrite or OutcomeUnknown."""
-        return await self._run(partial(self._append, records))
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            await self.run(journal.close)
 
     async def written_end(self) -> Offset:
-        """Where the log ends now, whoever wrote it; one question for all who ask meanwhile."""
-        if self._asking_end is None or self._asking_end.done():
-            self._asking_end = asyncio.create_task(self._run(self._ask_end))
-        return await asyncio.shield(self._asking_end)
+        """Where the log ends now, whichever node wrote it; concurrent callers share a request."""
+        if self._end_request is None or self._end_request.done():
+            self._end_request = asyncio.create_task(self.run(self._request_end))
+        return await asyncio.shield(self._end_request)
 
-    async def applied(self, end_offset: Offset, within_s: float = APPLY_S) -> None:
-        """Wait until everything below was applied; TimeoutError."""
+    async def reached(self, end_offset: Offset, within_s: float = READ_BACK_S) -> None:
+        """Wait until everything below was read and applied; TimeoutError."""
         await self._reader.reached(end_offset, within_s)
 
-    async def _run(self, work: Callable[[], _Made]) -> _Made:
+    async def run(self, work: Callable[[], ResultT]) -> ResultT:
+        """Run something in the thread that writes."""
         return await self._loop.run_in_executor(self._writer, work)
 
-    # All in the writer's thread
+    # In the writer's thread.
 
     def _ensure_topic(self) -> None:
         settings = self._settings
@@ -119,22 +128,21 @@ class SchemaLog:
             {"cleanup.policy": "compact"},
         )
 
-    def _ask_end(self) -> Offset:
+    def _request_end(self) -> Offset:
         if self._admin is None:
             self._admin = AdminClient(client_settings(self._settings.kafka))
-        place = TopicPartition(self._settings.topic, 0)
-        asked = self._admin.list_offsets(
-            {place: OffsetSpec.latest()},  # type: ignore[no-untyped-call]  # theirs has none
+        partition = TopicPartition(self._settings.topic, 0)
+        futures = self._admin.list_offsets(
+            {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]  # theirs has none
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=TRANSACTION_S,
         )
         try:
-            return Offset(asked[place].result().offset)
-        except KafkaException as failure:
-            raise CannotWrite(failure.args[0].str()) from None
+            return Offset(futures[partition].result().offset)
+        except KafkaException as error:
+            raise CannotWriteError(error.args[0].str()) from None
 
-    def _claim(self) -> None:
-        self._drop_producer()
+    def _new_producer(self) -> Producer:
         producer = Producer(
             {
                 **client_settings(self._settings.kafka),
@@ -146,11 +154,54 @@ class SchemaLog:
         )
         try:
             producer.init_transactions(CLAIM_S)
-        except KafkaException as failure:
-            raise CannotWrite(failure.args[0].str()) from None
-        self._producer = producer
+        except KafkaException as error:
+            raise CannotWriteError(error.args[0].str()) from None
+        return producer
 
-    def _drop_producer(self) -> None:
+
+class KafkaJournal:
+    """The journal port over the topic, for one claim: applied when it was read back."""
+
+    def __init__(self, topic: SchemaTopic, producer: Producer, topic_name: str) -> None:
+        self._topic = topic
+        self._producer: Producer | None = producer
+        self._topic_name = topic_name
+        self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def applies(self) -> Literal[Applies.ON_READ_BACK]:
+        """Other nodes may write, and the outcome of a write may be unknown."""
+        return Applies.ON_READ_BACK
+
+    def append(
+        self,
+        records: Sequence[JournalRecord],
+        now: Millis,
+        mark: TransactionMark | None = None,
+    ) -> Deferred[Offset]:
+        """Write all records in one transaction, or none; resolved when they were read back.
+
+        CannotWriteError: nothing was written. OutcomeUnknownError: perhaps it was. TimeoutError: it
+        was, and could not be read back.
+        """
+        assert mark is None
+        written: Deferred[Offset] = Deferred()
+        self._writing = asyncio.create_task(self._write(records, written))
+        return written
+
+    async def _write(self, records: Sequence[JournalRecord], written: Deferred[Offset]) -> None:
+        try:
+            end_offset = await self._topic.run(partial(self._append, records))
+            await self._topic.reached(end_offset)
+        except Exception as error:  # noqa: BLE001 - the callers get it
+            written.resolve(error)
+        else:
+            written.resolve(end_offset)
+
+    # In the writer's thread.
+
+    def close(self) -> None:
+        """Give up the claim."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
@@ -158,7 +209,7 @@ class SchemaLog:
     def _append(self, records: Sequence[JournalRecord]) -> Offset:
         producer = self._producer
         if producer is None:
-            raise CannotWrite("this node is not the primary")
+            raise CannotWriteError("this node is not the primary")
         offsets: list[int] = []
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -169,7 +220,7 @@ class SchemaLog:
             producer.begin_transaction()
             for record in records:
                 producer.produce(
-                    self._settings.topic,
+                    self._topic_name,
                     key=record.key,
                     value=record.value,
                     partition=0,
@@ -182,29 +233,29 @@ class SchemaLog:
         return Offset(max(offsets) + 1)
 
     def _commit(self, producer: Producer) -> None:
-        for attempt in range(3):
+        for attempt in range(1, COMMITS_MAX + 1):
             try:
                 producer.commit_transaction(TRANSACTION_S)
             except KafkaException as failure:
                 error = failure.args[0]
-                if not error.retriable() or attempt == 2:
+                if not error.retriable() or attempt == COMMITS_MAX:
                     self._give_up(producer, error)
             else:
                 return
 
     def _give_up(self, producer: Producer, error: KafkaError) -> None:
-        """Leave nothing half-written, and say what is known."""
+        """Leave no open transaction, and raise what is known of the outcome."""
         if error.fatal():
-            self._drop_producer()
-            raise CannotWrite(f"another node took over ({error.str()})")
+            self.close()
+            raise CannotWriteError(f"another node took over ({error.str()})")
         if error.txn_requires_abort():
             try:
                 producer.abort_transaction(TRANSACTION_S)
             except KafkaException as failure:
-                self._drop_producer()
+                self.close()
                 if failure.args[0].fatal():
-                    raise CannotWrite("another node took over") from None
-                raise OutcomeUnknown(failure.args[0].str()) from None
-            raise CannotWrite(error.str())
-        self._drop_producer()
-        raise OutcomeUnknown(error.str())
+                    raise CannotWriteError("another node took over") from None
+                raise OutcomeUnknownError(failure.args[0].str()) from None
+            raise CannotWriteError(error.str())
+        self.close()
+        raise OutcomeUnknownError(error.str())

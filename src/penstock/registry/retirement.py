@@ -1,6 +1,6 @@
-"""May a version be deleted? Yes, or the reasons why not, from what is stored and who was seen.
+"""Whether a version may be deleted, or why not: from what is stored and which clients were seen.
 
-What is softly deleted stays readable by its id, so events that carry it can still be read; after a
+A soft deleted version can be read by its id, so events with that id can still be read; after a
 permanent delete they cannot. Which events a topic still holds is not known here.
 """
 
@@ -9,32 +9,32 @@ from typing import Final, NamedTuple
 
 from penstock.model import Millis
 from penstock.registry.store.events import Version
-from penstock.registry.store.state import Store
+from penstock.registry.store.state import RegistryState
 from penstock.registry.subject_names import Subject, context_of
-from penstock.registry.usage import Seen, Usage, Use
+from penstock.registry.usage import SchemaUsage, SchemaUse, UseCount
 
 DAY_MS: Final = 86_400_000
 _SPANS: Final = ((DAY_MS, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1000, "seconds"))
 
 
-class Judged(NamedTuple):
-    """A version, and what speaks against deleting it."""
+class VersionRetirement(NamedTuple):
+    """A version, and the reasons not to delete it."""
 
     version: Version
     reasons: tuple[str, ...]
 
     @property
     def is_safe(self) -> bool:
-        """Whether nothing does."""
+        """Whether there are none."""
         return not self.reasons
 
 
-def judge(
-    store: Store, subject: Subject, usage: Usage, now: Millis, *, quiet_ms: int
-) -> list[Judged]:
+def assess(
+    state: RegistryState, subject: Subject, usage: SchemaUsage, now: Millis, *, quiet_ms: int
+) -> list[VersionRetirement]:
     """All stored versions of a subject. A use counts for `quiet_ms` after it was last seen."""
-    versions = store.stored(subject)
-    ids = frozenset(one.id for one in versions)
+    versions = state.stored(subject)
+    ids = frozenset(version.id for version in versions)
     recent = [
         (use, seen)
         for use, seen in usage.of(context_of(subject), ids)
@@ -42,35 +42,39 @@ def judge(
     ]
     unknown = tuple(_unknown(usage, now, quiet_ms))
     return [
-        Judged(one, (*_standing(store, one), *_used(one, recent, now), *unknown))
-        for one in versions
+        VersionRetirement(
+            version, (*_dependents(state, version), *_users(version, recent, now), *unknown)
+        )
+        for version in versions
     ]
 
 
-def _standing(store: Store, version: Version) -> Iterator[str]:
-    if store.latest(version.subject) == version:
-        yield "it is the latest version: producers and checks go by it"
-    for other in store.referrers_of(version.key, deleted=version.deleted):
-        yield f"{other.subject} version {other.number} builds on it"
+def _dependents(state: RegistryState, version: Version) -> Iterator[str]:
+    if state.latest(version.subject) == version:
+        yield "it is the latest version: producers and checks use it"
+    for other in state.referrers_of(version.key, deleted=version.deleted):
+        yield f"{other.subject} version {other.number} refers to it"
 
 
-def _used(version: Version, recent: Sequence[tuple[Use, Seen]], now: Millis) -> Iterator[str]:
+def _users(
+    version: Version, recent: Sequence[tuple[SchemaUse, UseCount]], now: Millis
+) -> Iterator[str]:
     for use, seen in recent:
         if use.id == version.id:
             yield f"{use.client} ({use.role}) used it {_span(now - seen.last_at)} ago"
 
 
-def _unknown(usage: Usage, now: Millis, quiet_ms: int) -> Iterator[str]:
+def _unknown(usage: SchemaUsage, now: Millis, quiet_ms: int) -> Iterator[str]:
     known_ms = now - usage.since
     if known_ms < quiet_ms:
         wait_ms = quiet_ms - known_ms
-        yield f"uses are known for {_span(known_ms)} only: ask again in {_span(wait_ms)}"
-    if usage.forgotten:
-        yield f"{usage.forgotten} uses were forgotten: there were too many to keep"
+        yield f"uses are known for {_span(known_ms)} only: check again in {_span(wait_ms)}"
+    if usage.evicted:
+        yield f"{usage.evicted} uses are not known: there were too many to keep"
 
 
 def _span(ms: int) -> str:
     for unit_ms, unit in _SPANS:
         if ms >= 2 * unit_ms or unit == "seconds":
             return f"{max(ms, 0) // unit_ms} {unit}"
-    raise AssertionError("seconds take all that is left")
+    raise AssertionError("seconds are the last unit")

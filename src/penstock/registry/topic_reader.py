@@ -1,7 +1,7 @@
-"""A topic of one partition, read from its beginning and on; its thread hands over to the loop.
+"""A topic of one partition, read continuously by a thread that hands items to the event loop.
 
-What is committed is seen once and in order. A batch is handed over only when the one before it was
-taken: a long topic must not pile up in front of the loop.
+What is committed is read once and in order. A batch is handed over only when the one before it was
+applied: a long topic must not fill the memory.
 """
 
 import asyncio
@@ -31,47 +31,47 @@ logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.5
 BATCH_RECORDS_MAX: Final = 2000
-ORDER_S: Final = 10.0
+ADMIN_S: Final = 10.0
 RETRY_S: Final = 1.0
-_Item = TypeVar("_Item")
+ItemT = TypeVar("ItemT")
 
 
-class CannotWrite(Exception):
+class CannotWriteError(Exception):
     """Nothing was written: the cluster refused it, or another node took over."""
 
 
-class Batch(NamedTuple, Generic[_Item]):
-    """What was found: items in order, where they end, and whether that is the end."""
+class Batch(NamedTuple, Generic[ItemT]):
+    """Items in order, where they end, and whether that is the end of the topic."""
 
-    items: Sequence[_Item]
+    items: Sequence[ItemT]
     end_offset: Offset
     is_end: bool
 
 
-# Key, value and time of a record; None for what means nothing here.
-Understand = Callable[[bytes | None, bytes | None, Millis], _Item | None]
+# Of the key, value and time of a record; None for a record that is not an item.
+ReadItem = Callable[[bytes | None, bytes | None, Millis], ItemT | None]
 
 
-class TopicReader(Generic[_Item]):
-    """Seen from the event loop, where `on_items` is called with what was understood."""
+class TopicReader(Generic[ItemT]):
+    """Seen from the event loop, where `on_items` is called with what was read."""
 
     def __init__(
         self,
         kafka: Mapping[str, str],
         topic: str,
-        understand: Understand[_Item],
-        on_items: Callable[[Sequence[_Item]], None],
+        read_item: ReadItem[ItemT],
+        on_items: Callable[[Sequence[ItemT]], None],
     ) -> None:
         self._kafka = kafka
         self._topic = topic
-        self._understand = understand
+        self._read_item = read_item
         self._on_items = on_items
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._read_on, name=f"{topic}-reader", daemon=True)
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
         self._loaded: asyncio.Future[None] = self._loop.create_future()
-        self.end_offset = Offset(0)  # exclusive: everything below was taken
+        self.end_offset = Offset(0)  # exclusive: everything below was applied
 
     async def start(self) -> None:
         """Read the topic to its end, and go on reading."""
@@ -79,7 +79,7 @@ class TopicReader(Generic[_Item]):
         await self._loaded
 
     async def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._stopping.set()
         if self._thread.ident is not None:
             await self._loop.run_in_executor(None, self._thread.join)
@@ -87,7 +87,7 @@ class TopicReader(Generic[_Item]):
             waiter.cancel()
 
     async def reached(self, end_offset: Offset, within_s: float) -> None:
-        """Wait until everything below was taken; TimeoutError."""
+        """Wait until everything below was applied; TimeoutError."""
         if end_offset <= self.end_offset:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -103,12 +103,12 @@ class TopicReader(Generic[_Item]):
     def _read_on(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._read_until_trouble()
-            except KafkaException as trouble:
-                logger.warning("reading %s failed: %s", self._topic, trouble)
+                self._read_until_error()
+            except KafkaException as error:
+                logger.warning("reading %s failed: %s", self._topic, error)
                 self._stopping.wait(RETRY_S)
 
-    def _read_until_trouble(self) -> None:
+    def _read_until_error(self) -> None:
         consumer = Consumer(
             {
                 **client_settings(self._kafka),
@@ -117,7 +117,7 @@ class TopicReader(Generic[_Item]):
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 100,  # the end is told by an empty answer
+                "fetch.wait.max.ms": 100,  # an empty response shows the end
                 "fetch.error.backoff.ms": 50,
             }
         )
@@ -128,19 +128,19 @@ class TopicReader(Generic[_Item]):
                 first = consumer.poll(POLL_S)
                 if first is not None:
                     rest = consumer.consume(BATCH_RECORDS_MAX, 0)
-                    self._hand_over(self._understood([first, *rest]))
+                    self._hand_over(self._read_batch([first, *rest]))
         finally:
             consumer.close()
 
-    def _understood(self, messages: Sequence[Message]) -> Batch[_Item]:
-        items: list[_Item] = []
+    def _read_batch(self, messages: Sequence[Message]) -> Batch[ItemT]:
+        items: list[ItemT] = []
         end_offset, is_end = self.end_offset, False
         for message in messages:
             error = message.error()
             offset = message.offset()
             if error is None and offset is not None:
                 _, timestamp = message.timestamp()
-                item = self._understand(message.key(), message.value(), Millis(max(timestamp, 0)))
+                item = self._read_item(message.key(), message.value(), Millis(max(timestamp, 0)))
                 if item is not None:
                     items.append(item)
                 end_offset = max(end_offset, Offset(offset + 1))
@@ -151,17 +151,17 @@ class TopicReader(Generic[_Item]):
                 raise KafkaException(error)
         return Batch(items, end_offset, is_end)
 
-    def _hand_over(self, batch: Batch[_Item]) -> None:
-        taken = threading.Event()
+    def _hand_over(self, batch: Batch[ItemT]) -> None:
+        applied = threading.Event()
         try:
-            self._loop.call_soon_threadsafe(self._take, batch, taken)
-        except RuntimeError:  # the loop is closed: so is the process
+            self._loop.call_soon_threadsafe(self._apply, batch, applied)
+        except RuntimeError:  # the loop is closed
             self._stopping.set()
             return
-        while not taken.wait(POLL_S) and not self._stopping.is_set():
+        while not applied.wait(POLL_S) and not self._stopping.is_set():
             pass
 
-    def _take(self, batch: Batch[_Item], taken: threading.Event) -> None:
+    def _apply(self, batch: Batch[ItemT], applied: threading.Event) -> None:
         self.end_offset = max(self.end_offset, batch.end_offset)
         self._on_items(batch.items)
         if batch.is_end and not self._loaded.done():
@@ -169,7 +169,7 @@ class TopicReader(Generic[_Item]):
         for end_offset, waiter in self._waiting:
             if end_offset <= self.end_offset and not waiter.done():
                 waiter.set_result(None)
-        taken.set()
+        applied.set()
 
 
 def client_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
@@ -185,23 +185,23 @@ def client_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
 def ensure_topic(
     kafka: Mapping[str, str], topic: str, replication_factor: int, config: dict[str, str]
 ) -> str:
-    """Make a topic of one partition if it is not there; the id of the cluster. Blocks."""
+    """Create a topic of one partition if it does not exist; the id of the cluster. Blocks."""
     admin = AdminClient(client_settings(kafka))
-    cluster = admin.list_topics(timeout=ORDER_S)
+    cluster = admin.list_topics(timeout=ADMIN_S)
     if topic not in cluster.topics:
-        wanted = NewTopic(
+        new_topic = NewTopic(
             topic, num_partitions=1, replication_factor=replication_factor, config=config
         )
-        _settle(admin.create_topics([wanted])[topic])
+        _wait_for(admin.create_topics([new_topic])[topic])
     elif len(cluster.topics[topic].partitions) != 1:
-        raise CannotWrite(f"the topic {topic} must have exactly one partition")
+        raise CannotWriteError(f"the topic {topic} must have exactly one partition")
     return str(cluster.cluster_id)
 
 
-def _settle(future: Any) -> None:
-    """Wait for an order to the cluster; somebody else having done it is fine."""
+def _wait_for(future: Any) -> None:
+    """Wait for a topic to be created; another node may have done it."""
     try:
-        future.result(ORDER_S)
+        future.result(ADMIN_S)
     except KafkaException as failure:
         if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise

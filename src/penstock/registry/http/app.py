@@ -1,4 +1,4 @@
-"""The registry as an HTTP application: routes joined, errors worded, hot reads in front."""
+"""The registry as an HTTP application: its routes, its errors, and the cache in front of it."""
 
 import logging
 from http import HTTPStatus
@@ -8,51 +8,51 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from penstock.registry.errors import Declined
+from penstock.registry.errors import DeclinedError
 from penstock.registry.http import node_info, schemas, settings, subjects
 from penstock.registry.http.forward import Forwarder
 from penstock.registry.http.front import Front
 from penstock.registry.http.guard import Guard
 from penstock.registry.http.openapi_page import reference
-from penstock.registry.http.responses import answered, declined, http_error
-from penstock.registry.node import Elsewhere, Registry
+from penstock.registry.http.responses import error_response, http_error, json_response
+from penstock.registry.registry_node import NotPrimaryError, RegistryNode
 
 logger = logging.getLogger(__name__)
 
 
-def build(app: FastAPI, registry: Registry, forwarder: Forwarder, guard: Guard) -> Front:
-    """The registry's routes added to an application, and what stands in front of it."""
-    front = Front(registry, app, guard)
+def build(app: FastAPI, node: RegistryNode, forwarder: Forwarder, guard: Guard) -> Front:
+    """Add the registry's routes to an application; returns what serves in front of it."""
+    front = Front(node, app, guard)
     for router in (
-        node_info.about(registry),
-        node_info.metrics(registry, front),
-        subjects.registering(registry),
-        subjects.listing(registry),
-        subjects.reading_versions(registry),
-        subjects.describing(registry),
-        schemas.by_id(registry),
-        schemas.everything(registry),
-        subjects.checking(registry),
-        settings.configuring(registry),
-        settings.moding(registry),
+        node_info.about(node),
+        node_info.metrics(node, front),
+        subjects.registering(node),
+        subjects.listing(node),
+        subjects.reading_versions(node),
+        subjects.describing(node),
+        schemas.by_id(node),
+        schemas.everything(node),
+        subjects.checking(node),
+        settings.configuring(node),
+        settings.moding(node),
         reference(app),
     ):
         app.include_router(router)
-    _word_errors(app, forwarder)
+    _add_error_handlers(app, forwarder)
     return front
 
 
-def _word_errors(app: FastAPI, forwarder: Forwarder) -> None:
-    @app.exception_handler(Declined)
-    async def on_declined(request: Request, refusal: Declined) -> Response:
-        return declined(refusal)
+def _add_error_handlers(app: FastAPI, forwarder: Forwarder) -> None:
+    @app.exception_handler(DeclinedError)
+    async def on_declined(request: Request, refusal: DeclinedError) -> Response:
+        return error_response(refusal)
 
-    @app.exception_handler(Elsewhere)
-    async def on_elsewhere(request: Request, elsewhere: Elsewhere) -> Response:
+    @app.exception_handler(NotPrimaryError)
+    async def on_not_primary(request: Request, error: NotPrimaryError) -> Response:
         try:
-            return await forwarder.forward(request, elsewhere)
-        except Declined as refusal:
-            return declined(refusal)
+            return await forwarder.forward(request, error.url)
+        except DeclinedError as refusal:
+            return error_response(refusal)
 
     @app.exception_handler(HTTPException)
     async def on_http_error(request: Request, error: HTTPException) -> Response:
@@ -60,14 +60,16 @@ def _word_errors(app: FastAPI, forwarder: Forwarder) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def on_bad_option(request: Request, error: RequestValidationError) -> Response:
-        return http_error(404, "Not Found")  # as the peer takes an option that is no number
+        return http_error(
+            404, "Not Found"
+        )  # as Confluent responds to an option that is not a number
 
     @app.exception_handler(ClientDisconnect)
     async def on_disconnect(request: Request, error: ClientDisconnect) -> Response:
         logger.debug("a client closed its connection before its request was complete")
-        return http_error(400, "the request is not complete")  # nobody is left to read it
+        return http_error(400, "the request is not complete")  # the client is disconnected
 
     @app.exception_handler(Exception)
     async def on_bug(request: Request, error: Exception) -> Response:
         logger.error("a request failed", exc_info=error)
-        return answered({"error_code": 500, "message": "Internal Server Error"}, 500)
+        return json_response({"error_code": 500, "message": "Internal Server Error"}, 500)

@@ -1,7 +1,7 @@
-"""The first to see a request: hot reads are answered here, the rest is put in order and passed on.
+"""In front of the application: frequent reads are served here, other requests are normalized.
 
-Paths go on percent-encoded, so that a subject with %2F in it stays one segment; trailing slashes
-are dropped; `/contexts/{context}/...` becomes what it stands for.
+Paths stay percent-encoded, so that a subject with %2F in it is one segment; trailing slashes are
+dropped; the context of `/contexts/{context}/...` is moved into names and options.
 """
 
 from collections import Counter
@@ -9,15 +9,21 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from penstock.registry.errors import Declined
+from penstock.registry.errors import DeclinedError
 from penstock.registry.http.guard import Guard
-from penstock.registry.http.response_cache import REQUEST, Known, Ready, Repeated, Shelf
+from penstock.registry.http.response_cache import (
+    REQUEST,
+    CachedRequest,
+    CachedResponse,
+    ResponseBytes,
+    ResponseCache,
+)
 from penstock.registry.http.responses import END_OFFSET, MEDIA, MEDIA_TYPES, http_error
 from penstock.registry.http.schemas import by_id_document
-from penstock.registry.node import Registry
+from penstock.registry.registry_node import RegistryNode
 from penstock.registry.store.codec import to_json
 from penstock.registry.subject_names import ANY_CONTEXT, context_from_path, context_of
-from penstock.registry.usage import CLIENT_CHARACTERS_MAX, CONSUMER, Use, identify
+from penstock.registry.usage import CLIENT_CHARACTERS_MAX, CONSUMER, SchemaUse, identify
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -36,70 +42,70 @@ _BODIES: Final = frozenset((*MEDIA_TYPES, "application/octet-stream"))
 class Front:
     """An ASGI application in front of another."""
 
-    def __init__(self, registry: Registry, app: App, guard: Guard) -> None:
-        self.answered: Counter[int] = Counter()
-        self.ended: Counter[str] = Counter()  # connections that were closed here, by the reason
+    def __init__(self, node: RegistryNode, app: App, guard: Guard) -> None:
+        self.responses: Counter[int] = Counter()  # by status
+        self.closed: Counter[str] = Counter()  # connections closed by the server, by reason
         self.hits = 0
         self._app = app
         self._guard = guard
-        self._registry = registry
-        self._shelf = Shelf()
-        registry.listeners.append(self._shelf.on_event)
+        self._node = node
+        self._cache = ResponseCache()
+        node.listeners.append(self._cache.on_event)
 
-    def repeat(self, request: bytes) -> Repeated | None:
-        """The answer to a request that came in the same words before, if it still holds."""
-        known = self._shelf.repeat(request)
-        if known is None:
+    def repeat(self, request: bytes) -> ResponseBytes | None:
+        """The response to a request with the very same bytes as one before, if still valid."""
+        cached = self._cache.repeat(request)
+        if cached is None:
             return None
-        self._count(known.use)
-        return known.answer
+        self._count(cached.use)
+        return cached.response
 
-    def _count(self, use: Use) -> None:
-        registry = self._registry
-        registry.usage.note(use, registry.clock())
+    def _count(self, use: SchemaUse) -> None:
+        node = self._node
+        node.usage.note(use, node.clock())
         self.hits += 1
-        self.answered[200] += 1
+        self.responses[200] += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """As ASGI calls it."""
         if scope["type"] == "http":
             reason = self._guard.refusal(scope["method"], scope["headers"])
             if reason is not None:
                 await self._refuse(403, reason, scope, send)
                 return
-        if scope["type"] != "http" or not is_of_registry(scope["raw_path"]):
+        if scope["type"] != "http" or not is_registry_path(scope["raw_path"]):
             await self._app(scope, receive, send)
             return
         path: bytes = scope["raw_path"]
         if path.startswith(_BY_ID) and scope["method"] == "GET":
-            ready = self._shelf.find((path, scope["query_string"])) or self._prepare(scope)
-            if ready is not None:
-                await self._answer(ready, scope, send)
+            cached = self._cache.find((path, scope["query_string"])) or self._prepare(scope)
+            if cached is not None:
+                await self._respond(cached, scope, send)
                 return
-        await self._pass_on(scope, receive, send)
+        await self._forward(scope, receive, send)
 
-    async def _answer(self, ready: Ready, scope: Scope, send: Send) -> None:
-        client, agent, accept = _told_by(scope)
+    async def _respond(self, cached: CachedResponse, scope: Scope, send: Send) -> None:
+        client, agent, accept = _client_headers(scope)
         media = MEDIA if accept is None else negotiated(accept)
         if media is None:
             await self._refuse(406, "Not Acceptable", scope, send)
             return
-        who, role = identify(client, agent, CONSUMER) if client else (agent, CONSUMER)
-        use = Use(ready.context, ready.id, who, role)
+        name, role = identify(client, agent, CONSUMER) if client else (agent, CONSUMER)
+        use = SchemaUse(cached.context, cached.id, name, role)
         self._count(use)
-        start = ready.start(media)
+        start = cached.start(media)
         request = scope.get("extensions", {}).get(REQUEST)
         if request is not None:
-            known = Known(Repeated(_head(start), ready.body), use)
-            self._shelf.remember(request["bytes"], ready, known)
+            response = ResponseBytes(_head(start), cached.body)
+            self._cache.add_request(request["bytes"], cached, CachedRequest(response, use))
         await send(start)
-        await send({"type": "http.response.body", "body": ready.body})
+        await send({"type": "http.response.body", "body": cached.body})
 
-    def _prepare(self, scope: Scope) -> Ready | None:
-        """An answer to keep; None for what needs a closer look."""
+    def _prepare(self, scope: Scope) -> CachedResponse | None:
+        """A response to cache; None for requests that the application serves."""
         path, query = scope["raw_path"], scope["query_string"]
-        id = path[len(_BY_ID) :]
-        if not id.isdigit() or len(id) > 10:
+        digits = path[len(_BY_ID) :]
+        if not digits.isdigit() or len(digits) > 10:
             return None
         options = dict(parse_qsl(query.decode("latin-1"))) if query else {}
         if not _HOT_OPTIONS.issuperset(name.lower() for name in options):
@@ -107,17 +113,18 @@ class Front:
         max_id = options.get("fetchMaxId", "").lower() == "true"
         try:
             version, document = by_id_document(
-                self._registry.store, int(id), options.get("subject", ""), max_id=max_id
+                self._node.state, int(digits), options.get("subject", ""), max_id=max_id
             )
-        except Declined:
+        except DeclinedError:
             return None
-        ready = Ready(to_json(document), context_of(version.subject), version.id, max_id)
-        self._shelf.keep((path, query), ready)
-        return ready
+        context = context_of(version.subject)
+        cached = CachedResponse(to_json(document), context, version.id, max_id)
+        self._cache.add((path, query), cached)
+        return cached
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
-        path, query = put_in_order(
+        path, query = normalize(
             scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
         )
         scope = {**scope, "path": path, "query_string": query.encode("latin-1")}
@@ -128,28 +135,28 @@ class Front:
         if scope["method"] in _WITH_BODY and not _is_readable(headers):
             await self._refuse(415, _unreadable_type(headers), scope, send)
             return
-        await self._app(scope, receive, self._watching(send, media))
+        await self._app(scope, receive, self._counting(send, media))
 
-    def _watching(self, send: Send, media: str) -> Send:
-        async def watch(message: MutableMapping[str, Any]) -> None:
+    def _counting(self, send: Send, media: str) -> Send:
+        async def count(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                self.answered[message["status"]] += 1
-                end_offset = str(self._registry.log.end_offset).encode()
+                self.responses[message["status"]] += 1
+                end_offset = str(self._node.topic.end_offset).encode()
                 message["headers"] = [*message["headers"], (END_OFFSET.encode(), end_offset)]
                 if media != MEDIA:
                     message = _with_type(message, media)
             await send(message)
 
-        return watch
+        return count
 
     async def _refuse(self, status: int, reason: str, scope: Scope, send: Send) -> None:
-        self.answered[status] += 1
+        self.responses[status] += 1
         response = http_error(status, reason)
         await response(scope, _nothing, send)
 
 
-def is_of_registry(path: bytes) -> bool:
-    """Whether the registry's ways hold for a path; other services have their own."""
+def is_registry_path(path: bytes) -> bool:
+    """Whether a path belongs to the registry; other services have their own."""
     return path[1:].partition(b"/")[0] in _ROOTS
 
 
@@ -162,8 +169,8 @@ def _head(start: dict[str, Any]) -> bytes:
     return b"".join((*lines, b"\r\n"))
 
 
-def _told_by(scope: Scope) -> tuple[str, str, bytes | None]:
-    """Who asks, with what, and what type of answer it takes; None if any."""
+def _client_headers(scope: Scope) -> tuple[str, str, bytes | None]:
+    """The client, its user agent, and the media types it accepts; None if any."""
     agent, named, accept = b"unknown", b"", None
     for name, value in scope["headers"]:
         if name == b"user-agent":
@@ -176,7 +183,7 @@ def _told_by(scope: Scope) -> tuple[str, str, bytes | None]:
 
 
 def _with_type(message: MutableMapping[str, Any], media: str) -> dict[str, Any]:
-    """The answer under another of its names, if it is one of the registry's."""
+    """The response with another media type, if it is one of the registry's."""
     headers = [
         (name, media.encode() if name == b"content-type" and value == MEDIA.encode() else value)
         for name, value in message["headers"]
@@ -185,15 +192,17 @@ def _with_type(message: MutableMapping[str, Any], media: str) -> dict[str, Any]:
 
 
 def negotiated(accept: bytes) -> str | None:
-    """The type to answer in; None if the client takes none of them."""
-    wanted = [part.split(b";")[0].strip().decode("latin-1") for part in accept.lower().split(b",")]
-    if not wanted or "*/*" in wanted or "application/*" in wanted or wanted == [""]:
+    """The media type of the response; None if the client accepts none of ours."""
+    accepted = [
+        part.split(b";")[0].strip().decode("latin-1") for part in accept.lower().split(b",")
+    ]
+    if not accepted or "*/*" in accepted or "application/*" in accepted or accepted == [""]:
         return MEDIA
-    return next((media for media in MEDIA_TYPES if media in wanted), None)
+    return next((media for media in MEDIA_TYPES if media in accepted), None)
 
 
 def _is_readable(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a body is in a type that is read. One without a type may come from any web page."""
+    """Whether a body has an accepted type. One without a type may come from any web page."""
     content_type = headers.get(b"content-type")
     if content_type is None:
         is_empty = headers.get(b"content-length", b"0").strip() == b"0"
@@ -212,7 +221,7 @@ def _unreadable_type(headers: Mapping[bytes, bytes]) -> str:
     )
 
 
-def put_in_order(path: str, query: str) -> tuple[str, str]:
+def normalize(path: str, query: str) -> tuple[str, str]:
     """The path without trailing slashes, and with contexts written into names."""
     path = path.rstrip("/") or "/"
     segments = path.split("/")[1:]

@@ -1,8 +1,8 @@
-"""Who may ask: keeps web pages of other sites away from a registry that needs no login.
+"""Keeps web pages of other sites away from a registry without logins.
 
-A browser sends requests wherever a page tells it to, so a page of any site can reach a server on
-this machine. Three things give it away: the name in `Host` when a site's own name was made to lead
-here (DNS rebinding), `Origin`, and `Sec-Fetch-Site`. Other clients send neither of the last two.
+A browser sends requests for any page, so a page of any site can reach a server on this machine.
+Three headers show it: `Host`, when a site's own name was made to resolve to this address (DNS
+rebinding), `Origin`, and `Sec-Fetch-Site`. Other clients do not send the last two.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ ANY_HOST: Final = "*"
 ALLOWED_HOST_OPTION: Final = "--allowed-host"
 _LOCAL: Final = "localhost"
 _SAFE_METHODS: Final = frozenset(("GET", "HEAD"))
-_OWN_PAGES: Final = frozenset((b"same-origin", b"none"))  # of ours, or no page at all
+_OWN_PAGES: Final = frozenset((b"same-origin", b"none"))  # of this server, or no page at all
 _SHOWN_CHARACTERS_MAX: Final = 200
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -59,7 +59,9 @@ class Guard:
         name = _host_of(authority)
         if name in self._names or name.endswith(f".{_LOCAL}"):
             return True
-        return _is_address(name)  # no name was looked up, so none can be made to lead here
+        return _is_address(
+            name
+        )  # no name was resolved, so none can be made to resolve to this address
 
 
 def _host_of(authority: str) -> str:

@@ -1,7 +1,7 @@
 """`/docs`: every path of the HTTP process on one page, made from the OpenAPI document.
 
-The page is whole in itself: no script, no font, no file from anywhere else, so it reads the same on
-a machine without a way out. `/openapi.json` has the same for programs.
+The page needs no script, font or file from other servers, so it works without a network.
+`/openapi.json` has the same for programs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,21 +39,21 @@ th, td { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0;
 
 
 def reference(app: FastAPI) -> APIRouter:
-    """The page, made when it is first asked for: by then all services have their routes."""
+    """The page, made on the first request: by then all services have their routes."""
     router = APIRouter()
-    made: list[str] = []
+    rendered: list[str] = []
 
     @router.get("/docs", include_in_schema=False)
     async def read_reference() -> HTMLResponse:
-        if not made:
-            made.append(render(app.openapi()))
-        return HTMLResponse(made[0], headers={"content-security-policy": _POLICY})
+        if not rendered:
+            rendered.append(render(app.openapi()))
+        return HTMLResponse(rendered[0], headers={"content-security-policy": _POLICY})
 
     return router
 
 
 def render(document: _Document) -> str:
-    """The page."""
+    """The page as HTML."""
     groups = grouped(document)
     links = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in groups)
     sections = "".join(_section(name, operations) for name, operations in groups.items())
@@ -69,18 +69,18 @@ def render(document: _Document) -> str:
 
 
 def grouped(document: _Document) -> dict[str, list[tuple[str, str, _Document]]]:
-    """Method, path and description of all operations, by what they are about."""
-    found: dict[str, list[tuple[str, str, _Document]]] = {}
+    """Method, path and description of all operations, by tag."""
+    groups: dict[str, list[tuple[str, str, _Document]]] = {}
     for path, operations in document["paths"].items():
         for method in _METHODS:
             if method in operations:
                 (name, *_) = operations[method].get("tags") or ["other"]
-                found.setdefault(name, []).append((method, path, operations[method]))
-    return found
+                groups.setdefault(name, []).append((method, path, operations[method]))
+    return groups
 
 
 def _section(name: str, operations: Sequence[tuple[str, str, _Document]]) -> str:
-    rows = "".join(_operation(*one) for one in operations)
+    rows = "".join(_operation(*operation) for operation in operations)
     return f'<section><h2 id="{escape(name)}">{escape(name)}</h2>{rows}</section>'
 
 
@@ -88,7 +88,7 @@ def _operation(method: str, path: str, operation: _Document) -> str:
     sentence, *more = (operation.get("description") or operation["summary"]).split("\n\n")
     details = "".join(
         (
-            *(f"<p>{escape(one)}</p>" for one in more),
+            *(f"<p>{escape(paragraph)}</p>" for paragraph in more),
             _table("Parameters", _parameters(operation)),
             _table("Body, a JSON object", _members(operation)),
         )
@@ -101,12 +101,13 @@ def _operation(method: str, path: str, operation: _Document) -> str:
 
 
 def _parameters(operation: _Document) -> Iterator[tuple[str, str, str]]:
-    for one in operation.get("parameters", ()):
-        schema = one["schema"]
+    for parameter in operation.get("parameters", ()):
+        schema = parameter["schema"]
         default = schema.get("default")
-        said = "" if default in (None, "") else f"default {default}".lower()
-        told = ". ".join(text.rstrip(".") for text in (one.get("description", ""), said) if text)
-        yield one["name"], f"{_kind(schema)}, in the {one['in']}", told
+        shown_default = "" if default in (None, "") else f"default {default}".lower()
+        sentences = (parameter.get("description", ""), shown_default)
+        description = ". ".join(text.rstrip(".") for text in sentences if text)
+        yield parameter["name"], f"{_kind(schema)}, in the {parameter['in']}", description
 
 
 def _members(operation: _Document) -> Iterator[tuple[str, str, str]]:
@@ -118,7 +119,7 @@ def _members(operation: _Document) -> Iterator[tuple[str, str, str]]:
 
 def _kind(schema: _Document) -> str:
     if "anyOf" in schema:
-        return " or ".join(_kind(one) for one in schema["anyOf"] if one.get("type") != "null")
+        return " or ".join(_kind(each) for each in schema["anyOf"] if each.get("type") != "null")
     if schema.get("type") == "array":
         return f"array of {_kind(schema['items'])}"
     return str(schema.get("type", "any"))
@@ -126,7 +127,7 @@ def _kind(schema: _Document) -> str:
 
 def _table(caption: str, rows: Iterator[tuple[str, str, str]]) -> str:
     lines = "".join(
-        f"<tr><td><code>{escape(name)}</code></td><td>{escape(kind)}</td><td>{escape(told)}</td></tr>"
-        for name, kind, told in rows
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(kind)}</td><td>{escape(text)}</td></tr>"
+        for name, kind, text in rows
     )
     return f"<table><caption>{caption}</caption>{lines}</table>" if lines else ""

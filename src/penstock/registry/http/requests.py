@@ -1,4 +1,4 @@
-"""What the registry is asked: names in paths, options in queries, documents in bodies."""
+"""Requests: names in paths, options in queries, documents in bodies."""
 
 from typing import Annotated, Final
 from urllib.parse import unquote
@@ -13,8 +13,7 @@ from penstock.registry.errors import (
     malformed,
     schema_too_large,
 )
-from penstock.registry.node import Registry
-from penstock.registry.proposals import Proposal
+from penstock.registry.registry_node import RegistryNode
 from penstock.registry.store.documents import (
     Document,
     read_list,
@@ -27,9 +26,10 @@ from penstock.registry.store.documents import (
     read_whole,
 )
 from penstock.registry.store.events import Mode, Version
+from penstock.registry.store.examination import SchemaProposal
 from penstock.registry.store.state import VERSION_LAST
 from penstock.registry.subject_names import Subject, context_of, normal
-from penstock.registry.usage import Use, identify
+from penstock.registry.usage import SchemaUse, identify
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Entity, SchemaText, SchemaType, Tagging
 
@@ -39,7 +39,7 @@ CLIENT: Final = "penstock-client"
 
 
 def _described(**members: object) -> dict[str, object]:
-    """A body for the generated documentation; it is read by hand, in the words of our errors."""
+    """A body for the generated documentation; it is read by `read_document`, for our errors."""
     schema = {"type": "object", "properties": members}
     return {"requestBody": {"content": {"application/json": {"schema": schema}}}}
 
@@ -84,12 +84,24 @@ Name = Annotated[
     str, Path(description="A subject; slashes in it as %2F."), BeforeValidator(unquote)
 ]
 Text = Annotated[str, Query()]
+TextList = Annotated[list[str] | None, Query()]
 Number = Annotated[int, Query()]
+Form = Annotated[str, Query(alias="format")]
+SubjectPrefix = Annotated[str, Query(alias="subjectPrefix")]
+DeletedOnly = Annotated[bool, BeforeValidator(_flag), Query(alias="deletedOnly")]
+DeletedAsNegative = Annotated[bool, BeforeValidator(_flag), Query(alias="deletedAsNegative")]
+QuietDays = Annotated[int, Query(alias="quietDays")]
+SchemaId = Annotated[int, Path(alias="id")]
+FetchMaxId = Annotated[bool, BeforeValidator(_flag), Query(alias="fetchMaxId")]
+LatestOnly = Annotated[bool, BeforeValidator(_flag), Query(alias="latestOnly")]
+RuleType = Annotated[str, Query(alias="ruleType")]
+ContextPrefix = Annotated[str, Query(alias="contextPrefix")]
+DefaultToGlobal = Annotated[bool, BeforeValidator(_flag), Query(alias="defaultToGlobal")]
 
 
-def subject_named(registry: Registry, name: str) -> Subject:
-    """The subject a path means, behind its alias if it has one."""
-    return registry.store.aliased(normal(name))
+def subject_named(node: RegistryNode, name: str) -> Subject:
+    """The subject in a path; of an alias, the subject behind it."""
+    return node.state.resolve_alias(normal(name))
 
 
 def version_number(text: str) -> int:
@@ -102,12 +114,12 @@ def version_number(text: str) -> int:
     return int(word)
 
 
-def note_use(registry: Registry, request: Request, version: Version, role: str) -> None:
-    """The client that asks uses this schema."""
+def note_use(node: RegistryNode, request: Request, version: Version, role: str) -> None:
+    """The client that sent the request uses this schema."""
     headers = request.headers
-    who, said = identify(headers.get(CLIENT, ""), headers.get("user-agent", ""), role)
-    use = Use(context_of(version.subject), version.id, who, said)
-    registry.usage.note(use, registry.clock())
+    client, client_role = identify(headers.get(CLIENT, ""), headers.get("user-agent", ""), role)
+    use = SchemaUse(context_of(version.subject), version.id, client, client_role)
+    node.usage.note(use, node.clock())
 
 
 async def read_document(request: Request) -> Document:
@@ -124,8 +136,8 @@ async def read_document(request: Request) -> Document:
         return {}
     try:
         document = msgspec.json.decode(request.state.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as reason:
-        raise malformed(f"the body is not JSON: {reason}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise malformed(f"the body is not JSON: {error}") from None
     except RecursionError:
         raise malformed("the body is nested too deeply") from None
     if document is None:
@@ -135,15 +147,17 @@ async def read_document(request: Request) -> Document:
     return document
 
 
-def read_proposal(document: Document, subject: Subject, *, normalize: bool = False) -> Proposal:
-    """A schema in a body."""
-    id, version = read_whole(document, "id"), read_whole(document, "version")
-    return Proposal(
+def read_proposal(
+    document: Document, subject: Subject, *, normalize: bool = False
+) -> SchemaProposal:
+    """The proposed schema in a body."""
+    schema_id, version = read_whole(document, "id"), read_whole(document, "version")
+    return SchemaProposal(
         subject,
         read_source(document),
         read_metadata(document),
         read_rule_set(document),
-        id=id if id is not None and id > 0 else None,
+        id=schema_id if schema_id is not None and schema_id > 0 else None,
         version=version or 0,
         normalize=normalize,
         tagging=read_tagging(document),
@@ -151,25 +165,25 @@ def read_proposal(document: Document, subject: Subject, *, normalize: bool = Fal
 
 
 def read_tagging(document: Document) -> Tagging | None:
-    """Tags to put into the text, and to take out of it; None if nothing is said of any."""
+    """Tags to add to the text, and to remove from it; None if there are none."""
     added = _read_tags(document, "schemaTagsToAdd")
     removed = _read_tags(document, "schemaTagsToRemove")
     return Tagging(added, removed) if added or removed else None
 
 
 def _read_tags(document: Document, name: str) -> dict[Entity, tuple[str, ...]]:
-    found: dict[Entity, tuple[str, ...]] = {}
-    for one in read_list(document, name):
-        if not isinstance(one, dict):
+    tags_by_entity: dict[Entity, tuple[str, ...]] = {}
+    for member in read_list(document, name):
+        if not isinstance(member, dict):
             raise malformed(f"{name} must hold objects")
-        place = read_map(one, "schemaEntity")
-        kind = read_text(place, "entityType") or ""
+        location = read_map(member, "schemaEntity")
+        kind = read_text(location, "entityType") or ""
         if kind.lower() not in ("sr_record", "sr_field"):
             raise malformed("entityType must be sr_record or sr_field")
-        entity = Entity(kind.lower() == "sr_record", read_text(place, "entityPath") or "")
-        tags = read_texts(read_list(one, "tags"), "tags")
-        found[entity] = (*found.get(entity, ()), *tags)
-    return found
+        entity = Entity(kind.lower() == "sr_record", read_text(location, "entityPath") or "")
+        tags = read_texts(read_list(member, "tags"), "tags")
+        tags_by_entity[entity] = (*tags_by_entity.get(entity, ()), *tags)
+    return tags_by_entity
 
 
 def read_source(document: Document) -> SchemaText:

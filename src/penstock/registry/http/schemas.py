@@ -4,15 +4,32 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
-from penstock.registry.errors import Declined, schema_not_found
-from penstock.registry.http.requests import Flag, Number, Text, note_use
-from penstock.registry.http.responses import answered, described, page, placed, raw_text
-from penstock.registry.node import Registry
-from penstock.registry.proposals import in_form
+from penstock.registry.errors import DeclinedError, schema_not_found
+from penstock.registry.http.requests import (
+    FetchMaxId,
+    Flag,
+    Form,
+    LatestOnly,
+    Number,
+    RuleType,
+    SchemaId,
+    SubjectPrefix,
+    Text,
+    note_use,
+)
+from penstock.registry.http.responses import (
+    contents_document,
+    json_response,
+    page,
+    raw_text,
+    version_document,
+)
+from penstock.registry.registration import in_form
+from penstock.registry.registry_node import RegistryNode
 from penstock.registry.store.documents import Document
 from penstock.registry.store.events import Version
 from penstock.registry.store.rule_sets import rule_types
-from penstock.registry.store.state import Store
+from penstock.registry.store.state import RegistryState
 from penstock.registry.subject_names import (
     ANY_CONTEXT,
     DEFAULT_CONTEXT,
@@ -23,167 +40,181 @@ from penstock.registry.subject_names import (
 )
 from penstock.registry.usage import CONSUMER
 
-SCHEMAS_MAX = 1000  # in one answer
+SCHEMAS_MAX = 1000  # in one response
 
 
-def locate(store: Store, id: int, subject: str) -> Version:
-    """The version an id means. A subject tells the context, and which version of several."""
+def locate(state: RegistryState, schema_id: int, subject: str) -> Version:
+    """The version of an id. A subject selects the context, and one of several versions."""
     context, local = split(normal(subject))
     contexts = (
-        [context, *sorted(store.contexts)] if local and context == DEFAULT_CONTEXT else [context]
+        [context, *sorted(state.contexts)] if local and context == DEFAULT_CONTEXT else [context]
     )
-    for place in contexts:
-        users = list(store.users_of(id, place))
-        named = [one for one in users if local and split(one.subject)[1] == local]
+    for name in contexts:
+        users = list(state.users_of(schema_id, name))
+        named = [version for version in users if local and split(version.subject)[1] == local]
         if named:
-            return next((one for one in named if not one.deleted), named[0])
-        if users and place == context:
-            found = store.by_id(id, place)
-            assert found is not None
-            return found
-    raise schema_not_found(id)
+            return next((version for version in named if not version.deleted), named[0])
+        if users and name == context:
+            version = state.by_id(schema_id, name)
+            assert version is not None
+            return version
+    raise schema_not_found(schema_id)
 
 
 def by_id_document(
-    store: Store, id: int, subject: str, *, max_id: bool
+    state: RegistryState, schema_id: int, subject: str, *, max_id: bool
 ) -> tuple[Version, Document]:
-    """The answer to the question everybody asks."""
-    one = locate(store, id, subject)
-    document = described(one)
+    """The response to the most frequent request."""
+    version = locate(state, schema_id, subject)
+    document = contents_document(version)
     if subject:
-        document = {"subject": one.subject, "version": one.number, **document}
+        document = {"subject": version.subject, "version": version.number, **document}
     if max_id:
-        document["maxId"] = store.contexts[split(one.subject)[0]].last_id
-    return one, document
+        document["maxId"] = state.contexts[split(version.subject)[0]].last_id
+    return version, document
 
 
-def by_id(registry: Registry) -> APIRouter:
+def by_id(node: RegistryNode) -> APIRouter:
     """`/schemas/ids`."""
     router = APIRouter(tags=["schemas"])
-    store = registry.store
+    state = node.state
 
     @router.get("/schemas/ids/{id}")
     async def find_by_id(
         request: Request,
-        id: int,
+        schema_id: SchemaId,
         subject: Text = "",
-        format: Text = "",
-        fetchMaxId: Flag = False,
+        form: Form = "",
+        max_id: FetchMaxId = False,
     ) -> Response:
         """The schema with an id. Also if all its versions are softly deleted."""
         try:
-            one, document = by_id_document(store, id, subject, max_id=fetchMaxId)
-        except Declined:
-            await registry.catch_up()  # perhaps another node wrote it a moment ago
-            one, document = by_id_document(store, id, subject, max_id=fetchMaxId)
-        note_use(registry, request, one, CONSUMER)
-        if format:
-            document["schema"] = await in_form(registry, one, format)
-        return answered(document)
+            version, document = by_id_document(state, schema_id, subject, max_id=max_id)
+        except DeclinedError:
+            await node.catch_up()  # perhaps another node wrote it a moment ago
+            version, document = by_id_document(state, schema_id, subject, max_id=max_id)
+        note_use(node, request, version, CONSUMER)
+        if form:
+            document["schema"] = await in_form(node, version, form)
+        return json_response(document)
 
     @router.get("/schemas/ids/{id}/schema")
-    async def read_text_by_id(id: int, subject: Text = "", format: Text = "") -> Response:
+    async def read_text_by_id(schema_id: SchemaId, subject: Text = "", form: Form = "") -> Response:
         """The text of the schema with an id."""
-        return raw_text(await in_form(registry, locate(store, id, subject), format))
+        return raw_text(await in_form(node, locate(state, schema_id, subject), form))
 
     @router.get("/schemas/ids/{id}/subjects")
     async def list_subjects_by_id(
-        id: int, subject: Text = "", deleted: Flag = False, offset: Number = 0, limit: Number = -1
+        schema_id: SchemaId,
+        subject: Text = "",
+        deleted: Flag = False,
+        offset: Number = 0,
+        limit: Number = -1,
     ) -> Response:
         """The subjects that have a version with the id."""
-        users = _users(store, id, subject, deleted=deleted)
-        return answered(page(sorted({one.subject for one in users}), offset, limit))
+        users = _users(state, schema_id, subject, deleted=deleted)
+        return json_response(page(sorted({user.subject for user in users}), offset, limit))
 
     @router.get("/schemas/ids/{id}/versions")
     async def list_versions_by_id(
-        id: int, subject: Text = "", deleted: Flag = False, offset: Number = 0, limit: Number = -1
+        schema_id: SchemaId,
+        subject: Text = "",
+        deleted: Flag = False,
+        offset: Number = 0,
+        limit: Number = -1,
     ) -> Response:
         """The versions that have the id."""
-        users = sorted(_users(store, id, subject, deleted=deleted), key=lambda one: one.key)
-        pairs = [{"subject": one.subject, "version": one.number} for one in users]
-        return answered(page(pairs, offset, limit))
+        users = sorted(
+            _users(state, schema_id, subject, deleted=deleted), key=lambda version: version.key
+        )
+        pairs = [{"subject": user.subject, "version": user.number} for user in users]
+        return json_response(page(pairs, offset, limit))
 
     return router
 
 
-def _users(store: Store, id: int, subject: str, *, deleted: bool) -> list[Version]:
-    one = locate(store, id, subject)
-    users = store.users_of(id, split(one.subject)[0])
-    wanted = split(normal(subject))[1]
-    found = [
-        other
-        for other in users
-        if (deleted or not other.deleted) and (not wanted or split(other.subject)[1] == wanted)
+def _users(state: RegistryState, schema_id: int, subject: str, *, deleted: bool) -> list[Version]:
+    located = locate(state, schema_id, subject)
+    local = split(normal(subject))[1]
+    users = [
+        user
+        for user in state.users_of(schema_id, split(located.subject)[0])
+        if (deleted or not user.deleted) and (not local or split(user.subject)[1] == local)
     ]
-    if not found:
-        raise schema_not_found(id)
-    return found
+    if not users:
+        raise schema_not_found(schema_id)
+    return users
 
 
-def everything(registry: Registry) -> APIRouter:
-    """`/schemas` and what does not go by id."""
+def everything(node: RegistryNode) -> APIRouter:
+    """`/schemas` and requests without an id."""
     router = APIRouter(tags=["schemas"])
-    store = registry.store
+    state = node.state
 
     @router.get("/schemas/types")
     async def list_types() -> Response:
         """The languages schemas may be written in."""
-        return answered(["JSON", "PROTOBUF", "AVRO"])
+        return json_response(["JSON", "PROTOBUF", "AVRO"])
 
     @router.get("/schemas/guids/{guid}")
-    async def find_by_guid(guid: str, format: Text = "") -> Response:
+    async def find_by_guid(guid: str, form: Form = "") -> Response:
         """The schema with a GUID, which means the same in every context."""
-        context, id = next(iter(_places(store, guid).items()))
-        one = store.by_id(id, context)
-        assert one is not None
-        return answered(described(one, await in_form(registry, one, format)))
+        context, schema_id = next(iter(_ids_of(state, guid).items()))
+        version = state.by_id(schema_id, context)
+        assert version is not None
+        return json_response(contents_document(version, await in_form(node, version, form)))
 
     @router.get("/schemas/guids/{guid}/ids")
     async def list_ids_by_guid(guid: str) -> Response:
         """The ids a GUID has in the contexts."""
-        places = [one for one in sorted(_places(store, guid).items()) if not is_hidden(one[0])]
-        return answered([{"context": context, "id": id} for context, id in places])
+        ids = sorted(_ids_of(state, guid).items())
+        return json_response(
+            [{"context": name, "id": each} for name, each in ids if not is_hidden(name)]
+        )
 
     @router.get("/schemas")
     async def list_schemas(
-        subjectPrefix: Text = ANY_CONTEXT,
+        prefix: SubjectPrefix = ANY_CONTEXT,
         aliases: Flag = False,
         deleted: Flag = False,
-        latestOnly: Flag = False,
-        ruleType: Text = "",
+        latest_only: LatestOnly = False,
+        rule_type: RuleType = "",
         offset: Number = 0,
         limit: Number = -1,
     ) -> Response:
         """All versions of all subjects."""
-        found = []
-        for subject in sorted(store.versions):
-            if not matches_prefix(subject, subjectPrefix):
+        listed: list[Version] = []
+        for subject in sorted(state.versions):
+            if not matches_prefix(subject, prefix):
                 continue
-            versions = store.stored(subject) if deleted else store.live(subject)
-            found += versions[-1:] if latestOnly else versions
-        if ruleType:
-            found = [one for one in found if ruleType in rule_types(one.contents.rule_set)]
-        named = _aliases(store) if aliases else {}
-        shown = page(found, offset, limit, SCHEMAS_MAX)
-        return answered([{**placed(one), **named.get(one.subject, {})} for one in shown])
+            versions = state.stored(subject) if deleted else state.live(subject)
+            listed += versions[-1:] if latest_only else versions
+        if rule_type:
+            listed = [each for each in listed if rule_type in rule_types(each.contents.rule_set)]
+        named = _aliases(state) if aliases else {}
+        shown = page(listed, offset, limit, SCHEMAS_MAX)
+        return json_response(
+            [{**version_document(each), **named.get(each.subject, {})} for each in shown]
+        )
 
     return router
 
 
-def _aliases(store: Store) -> dict[str, Document]:
-    found: dict[str, Document] = {}
-    for scope, config in store.configs.items():
+def _aliases(state: RegistryState) -> dict[str, Document]:
+    documents: dict[str, Document] = {}
+    for scope, config in state.configs.items():
         if scope is not None and config.alias:
-            target = store.aliased(normal(scope))
-            found.setdefault(target, {"aliases": []})["aliases"].append(scope)
-    return found
+            target = state.resolve_alias(normal(scope))
+            documents.setdefault(target, {"aliases": []})["aliases"].append(scope)
+    return documents
 
 
-def _places(store: Store, guid: str) -> dict[str, int]:
+def _ids_of(state: RegistryState, guid: str) -> dict[str, int]:
+    """The id in each context."""
     try:
-        places = store.guids.get(UUID(guid).bytes)
+        ids = state.guids.get(UUID(guid).bytes)
     except ValueError:
-        places = None
-    if not places:
+        ids = None
+    if not ids:
         raise schema_not_found(guid[:100])
-    return places
+    return ids

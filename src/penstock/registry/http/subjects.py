@@ -1,29 +1,50 @@
 """`/subjects`: versions registered, looked up, listed and deleted.
 
-`/compatibility`: would this schema be accepted, and if not, why.
+`/compatibility`: whether a schema would be accepted, and if not, why.
 """
 
-from typing import Annotated
+from fastapi import APIRouter, Request, Response
 
-from fastapi import APIRouter, Query, Request, Response
-
-from penstock.registry.errors import INVALID_SCHEMA, Declined, schema_not_found, subject_not_found
+from penstock.registry.errors import (
+    INVALID_SCHEMA,
+    DeclinedError,
+    schema_not_found,
+    subject_not_found,
+)
 from penstock.registry.http.requests import (
     SCHEMA_BODY,
+    DeletedAsNegative,
+    DeletedOnly,
     Flag,
+    Form,
     Name,
     Number,
-    Text,
+    QuietDays,
+    SubjectPrefix,
+    TextList,
     note_use,
     read_document,
     read_proposal,
     subject_named,
     version_number,
 )
-from penstock.registry.http.responses import answered, page, placed, raw_text, registered
-from penstock.registry.node import Registry
-from penstock.registry.proposals import Judgement, check_all, check_one, find, in_form, register
-from penstock.registry.retirement import DAY_MS, judge
+from penstock.registry.http.responses import (
+    json_response,
+    page,
+    raw_text,
+    registered_document,
+    version_document,
+)
+from penstock.registry.registration import (
+    CompatibilityReport,
+    check_all,
+    check_version,
+    find,
+    in_form,
+    register,
+)
+from penstock.registry.registry_node import RegistryNode
+from penstock.registry.retirement import DAY_MS, assess
 from penstock.registry.store.commands import DeleteSubject, DeleteVersion
 from penstock.registry.store.documents import Document
 from penstock.registry.store.events import Contents, Version
@@ -39,8 +60,8 @@ from penstock.registry.usage import PRODUCER
 QUIET_DAYS = 7
 
 
-def registering(registry: Registry) -> APIRouter:
-    """What brings schemas in, and takes them out."""
+def registering(node: RegistryNode) -> APIRouter:
+    """Schemas are registered, looked up and deleted."""
     router = APIRouter(tags=["subjects"])
 
     @router.post("/subjects/{subject}/versions", openapi_extra=SCHEMA_BODY)
@@ -48,121 +69,123 @@ def registering(registry: Registry) -> APIRouter:
         request: Request,
         subject: Name,
         normalize: Flag = False,
-        format: Text = "",
+        form: Form = "",
         force: Flag = False,
     ) -> Response:
-        """Register a schema as the next version of a subject; one that is there keeps its id."""
-        name = checked(subject_named(registry, subject))
+        """Register a schema as the next version of a subject; an existing one keeps its id."""
+        name = checked(subject_named(node, subject))
         proposal = read_proposal(await read_document(request), name, normalize=normalize)
-        version = await register(registry, proposal._replace(force=force))
-        note_use(registry, request, version, PRODUCER)
+        version = await register(node, proposal._replace(force=force))
+        note_use(node, request, version, PRODUCER)
         given = Contents(proposal.source, proposal.metadata, proposal.rule_set)
-        form = await in_form(registry, version, format) if format else None
-        return answered(registered(version, given, form))
+        text = await in_form(node, version, form) if form else None
+        return json_response(registered_document(version, given, text))
 
     @router.post("/subjects/{subject}", openapi_extra=SCHEMA_BODY)
     async def look_up_schema(
         request: Request,
         subject: Name,
         normalize: Flag = False,
-        format: Text = "",
+        form: Form = "",
         deleted: Flag = False,
     ) -> Response:
         """Find the version of a subject that has this schema."""
-        name = subject_named(registry, subject)
+        name = subject_named(node, subject)
         proposal = read_proposal(await read_document(request), name, normalize=normalize)
-        if not registry.store.has_subject(name, deleted=deleted):
+        if not node.state.has_subject(name, deleted=deleted):
             raise subject_not_found(name)
-        version = await find(registry, proposal, deleted=deleted)
+        version = await find(node, proposal, deleted=deleted)
         if version is None:
             raise schema_not_found()
-        note_use(registry, request, version, PRODUCER)
-        return answered(placed(version, await in_form(registry, version, format)))
+        note_use(node, request, version, PRODUCER)
+        return json_response(version_document(version, await in_form(node, version, form)))
 
     @router.delete("/subjects/{subject}")
     async def delete_subject(subject: Name, permanent: Flag = False) -> Response:
         """Hide all versions of a subject, or remove the hidden ones for good."""
-        name = checked(subject_named(registry, subject))
-        return answered(await registry.carry_out(DeleteSubject(name, permanent)))
+        name = checked(subject_named(node, subject))
+        return json_response(await node.submit(DeleteSubject(name, permanent)))
 
     @router.delete("/subjects/{subject}/versions/{version}")
     async def delete_version(subject: Name, version: str, permanent: Flag = False) -> Response:
         """Hide one version, or remove it for good if it is hidden."""
-        name = checked(subject_named(registry, subject))
+        name = checked(subject_named(node, subject))
         command = DeleteVersion(name, version_number(version), permanent)
-        return answered(await registry.carry_out(command))
+        return json_response(await node.submit(command))
 
     return router
 
 
-def listing(registry: Registry) -> APIRouter:
-    """What is there."""
+def listing(node: RegistryNode) -> APIRouter:
+    """Subjects and versions are listed."""
     router = APIRouter(tags=["subjects"])
-    store = registry.store
+    state = node.state
 
     @router.get("/subjects")
     async def list_subjects(
-        subjectPrefix: Text = ANY_CONTEXT,
+        prefix: SubjectPrefix = ANY_CONTEXT,
         deleted: Flag = False,
-        deletedOnly: Flag = False,
+        deleted_only: DeletedOnly = False,
         offset: Number = 0,
         limit: Number = -1,
     ) -> Response:
         """The names of all subjects."""
         names = [
             subject
-            for subject in sorted(store.versions)
-            if matches_prefix(subject, subjectPrefix)
-            if _is_listed(registry, subject, deleted=deleted, only=deletedOnly)
+            for subject in sorted(state.versions)
+            if matches_prefix(subject, prefix)
+            if _is_listed(node, subject, deleted=deleted, only=deleted_only)
         ]
-        return answered(page(names, offset, limit))
+        return json_response(page(names, offset, limit))
 
     @router.get("/subjects/{subject}/versions")
     async def list_versions(
         subject: Name,
         deleted: Flag = False,
-        deletedOnly: Flag = False,
-        deletedAsNegative: Flag = False,
+        deleted_only: DeletedOnly = False,
+        deleted_as_negative: DeletedAsNegative = False,
         offset: Number = 0,
         limit: Number = -1,
     ) -> Response:
         """The numbers of a subject's versions."""
-        name = store.somewhere(subject_named(registry, subject))
-        found = [
-            one
-            for one in store.stored(name)
-            if (one.deleted if deletedOnly else deleted or deletedAsNegative or not one.deleted)
+        name = state.in_any_context(subject_named(node, subject))
+        includes_deleted = deleted or deleted_as_negative
+        versions = [
+            version
+            for version in state.stored(name)
+            if (version.deleted if deleted_only else includes_deleted or not version.deleted)
         ]
-        if not found:
+        if not versions:
             raise subject_not_found(name)
         numbers = [
-            -one.number if one.deleted and deletedAsNegative else one.number for one in found
+            -version.number if version.deleted and deleted_as_negative else version.number
+            for version in versions
         ]
-        return answered(page(numbers, offset, limit))
+        return json_response(page(numbers, offset, limit))
 
     return router
 
 
-def reading_versions(registry: Registry) -> APIRouter:
-    """One version, from all sides."""
+def reading_versions(node: RegistryNode) -> APIRouter:
+    """One version is read."""
     router = APIRouter(tags=["subjects"])
-    store = registry.store
+    state = node.state
 
     @router.get("/subjects/{subject}/versions/{version}")
     async def find_version(
-        subject: Name, version: str, format: Text = "", deleted: Flag = False
+        subject: Name, version: str, form: Form = "", deleted: Flag = False
     ) -> Response:
         """One version; `latest` is the newest."""
-        one = _version(registry, subject, version, deleted=deleted)
-        return answered(placed(one, await in_form(registry, one, format)))
+        stored = _version(node, subject, version, deleted=deleted)
+        return json_response(version_document(stored, await in_form(node, stored, form)))
 
     @router.get("/subjects/{subject}/versions/{version}/schema")
     async def read_version_text(
-        subject: Name, version: str, format: Text = "", deleted: Flag = False
+        subject: Name, version: str, form: Form = "", deleted: Flag = False
     ) -> Response:
         """The text of one version."""
-        one = _version(registry, subject, version, deleted=deleted)
-        return raw_text(await in_form(registry, one, format))
+        stored = _version(node, subject, version, deleted=deleted)
+        return raw_text(await in_form(node, stored, form))
 
     @router.get("/subjects/{subject}/versions/{version}/referencedby")
     async def list_referrers(
@@ -173,56 +196,56 @@ def reading_versions(registry: Registry) -> APIRouter:
         limit: Number = -1,
     ) -> Response:
         """The ids of the schemas that build on this one."""
-        one = _version(registry, subject, version, deleted=True)
-        ids = {other.id for other in store.referrers_of(one.key, deleted=deleted)}
-        return answered(page(sorted(ids), offset, limit))
+        stored = _version(node, subject, version, deleted=True)
+        ids = {referrer.id for referrer in state.referrers_of(stored.key, deleted=deleted)}
+        return json_response(page(sorted(ids), offset, limit))
 
     return router
 
 
-def describing(registry: Registry) -> APIRouter:
-    """What people say about subjects, and who uses them."""
+def describing(node: RegistryNode) -> APIRouter:
+    """Metadata and uses of subjects."""
     router = APIRouter(tags=["subjects"])
-    store = registry.store
+    state = node.state
 
     @router.get("/subjects/{subject}/metadata")
     async def find_by_metadata(
         subject: Name,
-        key: Annotated[list[str] | None, Query()] = None,
-        value: Annotated[list[str] | None, Query()] = None,
+        key: TextList = None,
+        value: TextList = None,
         deleted: Flag = False,
-        format: Text = "",
+        form: Form = "",
     ) -> Response:
         """The latest version whose properties hold all the pairs."""
-        name = subject_named(registry, subject)
-        wanted = dict(zip(key or (), value or (), strict=False))
-        if not store.has_subject(name, deleted=deleted):
+        name = subject_named(node, subject)
+        pairs = dict(zip(key or (), value or (), strict=False))
+        if not state.has_subject(name, deleted=deleted):
             raise subject_not_found(name)
-        versions = store.stored(name) if deleted else store.live(name)
-        for one in reversed(versions):
-            metadata = one.contents.metadata
-            if wanted.items() <= (dict(metadata.properties) if metadata else {}).items():
-                return answered(placed(one, await in_form(registry, one, format)))
+        versions = state.stored(name) if deleted else state.live(name)
+        for version in reversed(versions):
+            metadata = version.contents.metadata
+            if pairs.items() <= (dict(metadata.properties) if metadata else {}).items():
+                return json_response(version_document(version, await in_form(node, version, form)))
         raise schema_not_found()
 
     @router.get("/subjects/{subject}/usage")
-    async def list_uses(subject: Name, quietDays: Number = QUIET_DAYS) -> Response:
+    async def list_uses(subject: Name, quiet_days: QuietDays = QUIET_DAYS) -> Response:
         """Who used which version and when last; and which may be deleted, or why not.
 
         A client that was not seen for `quietDays` does not count as a user any more.
         """
-        name = subject_named(registry, subject)
-        if not store.has_subject(name, deleted=True):
+        name = subject_named(node, subject)
+        if not state.has_subject(name, deleted=True):
             raise subject_not_found(name)
-        return answered(_usage(registry, name, max(quietDays, 0) * DAY_MS))
+        return json_response(_usage(node, name, max(quiet_days, 0) * DAY_MS))
 
     return router
 
 
-def _usage(registry: Registry, subject: Subject, quiet_ms: int) -> Document:
-    store, usage = registry.store, registry.usage
-    judged = judge(store, subject, usage, registry.clock(), quiet_ms=quiet_ms)
-    numbers = {one.version.id: one.version.number for one in judged}
+def _usage(node: RegistryNode, subject: Subject, quiet_ms: int) -> Document:
+    state, usage = node.state, node.usage
+    retirements = assess(state, subject, usage, node.clock(), quiet_ms=quiet_ms)
+    numbers = {each.version.id: each.version.number for each in retirements}
     uses = [
         {
             "client": use.client,
@@ -238,35 +261,34 @@ def _usage(registry: Registry, subject: Subject, quiet_ms: int) -> Document:
     return {
         "subject": subject,
         "since": usage.since,
-        "complete": registry.usage_log.is_shared and usage.forgotten == 0,
+        "complete": node.usage_log.is_shared and usage.evicted == 0,
         "uses": uses,
         "unusedVersions": [number for number in numbers.values() if number not in used],
         "versions": [
             {
-                "version": one.version.number,
-                "id": one.version.id,
-                "deleted": one.version.deleted,
-                "safeToDelete": one.is_safe,
-                "reasons": list(one.reasons),
+                "version": each.version.number,
+                "id": each.version.id,
+                "deleted": each.version.deleted,
+                "safeToDelete": each.is_safe,
+                "reasons": list(each.reasons),
             }
-            for one in judged
+            for each in retirements
         ],
     }
 
 
-def _is_listed(registry: Registry, subject: Subject, *, deleted: bool, only: bool) -> bool:
-    is_live = registry.store.has_subject(subject)
+def _is_listed(node: RegistryNode, subject: Subject, *, deleted: bool, only: bool) -> bool:
+    is_live = node.state.has_subject(subject)
     return not is_live if only else is_live or deleted
 
 
-def _version(registry: Registry, subject: str, version: str, *, deleted: bool) -> Version:
-    store = registry.store
-    name = store.somewhere(subject_named(registry, subject))
-    return store.version(name, version_number(version), deleted=deleted)
+def _version(node: RegistryNode, subject: str, version: str, *, deleted: bool) -> Version:
+    name = node.state.in_any_context(subject_named(node, subject))
+    return node.state.version(name, version_number(version), deleted=deleted)
 
 
-def checking(registry: Registry) -> APIRouter:
-    """Nothing is written here, so every node answers."""
+def checking(node: RegistryNode) -> APIRouter:
+    """Compatibility checks. Nothing is written, so every node serves them."""
     router = APIRouter(tags=["compatibility"])
 
     @router.post("/compatibility/subjects/{subject}/versions", openapi_extra=SCHEMA_BODY)
@@ -275,8 +297,8 @@ def checking(registry: Registry) -> APIRouter:
     ) -> Response:
         """Check as registration would, by the level of the subject."""
         document = await read_document(request)
-        name = subject_named(registry, subject)
-        return await _said(registry, document, name, None, normalize=normalize, verbose=verbose)
+        name = subject_named(node, subject)
+        return await _checked(node, document, name, None, normalize=normalize, verbose=verbose)
 
     @router.post("/compatibility/subjects/{subject}/versions/{version}", openapi_extra=SCHEMA_BODY)
     async def check_against_version(
@@ -288,14 +310,14 @@ def checking(registry: Registry) -> APIRouter:
     ) -> Response:
         """Check against one version."""
         document = await read_document(request)
-        name, number = subject_named(registry, subject), version_number(version)
-        return await _said(registry, document, name, number, normalize=normalize, verbose=verbose)
+        name, number = subject_named(node, subject), version_number(version)
+        return await _checked(node, document, name, number, normalize=normalize, verbose=verbose)
 
     return router
 
 
-async def _said(
-    registry: Registry,
+async def _checked(
+    node: RegistryNode,
     document: Document,
     subject: Subject,
     number: int | None,
@@ -306,12 +328,12 @@ async def _said(
     try:
         proposal = read_proposal(document, subject, normalize=normalize)
         if number is None:
-            judgement = await check_all(registry, proposal)
+            report = await check_all(node, proposal)
         else:
-            judgement = await check_one(registry, proposal, number)
-    except Declined as refusal:
+            report = await check_version(node, proposal, number)
+    except DeclinedError as refusal:
         if not verbose or refusal.code != INVALID_SCHEMA:
             raise
-        judgement = Judgement(False, [refusal.message])
-    messages = {"messages": judgement.messages} if verbose else {}
-    return answered({"is_compatible": judgement.is_compatible, **messages})
+        report = CompatibilityReport(False, [refusal.message])
+    messages = {"messages": report.messages} if verbose else {}
+    return json_response({"is_compatible": report.is_compatible, **messages})

@@ -1,6 +1,6 @@
-"""How events change what the registry knows. Nothing here can fail, or means more the second time.
+"""How each event changes what the registry knows. Nothing here can fail; all of it is idempotent.
 
-Only records that went through the log come here, in its order: also those another registry wrote.
+Only records that were read back from the log come here, in its order, whichever node wrote them.
 """
 
 import logging
@@ -9,61 +9,62 @@ from dataclasses import replace
 from typing import TypeVar
 
 from penstock.registry.store.events import (
-    ConfigSet,
-    ContextMade,
+    ContextCreated,
     Event,
-    Marked,
+    LogMarked,
     ModeSet,
     SubjectCleared,
+    SubjectConfigSet,
     SubjectDeleted,
     Version,
     VersionRemoved,
     VersionStored,
 )
-from penstock.registry.store.state import Context, Store, VersionKey
+from penstock.registry.store.state import RegistryState, SubjectContext, VersionKey
 from penstock.registry.subject_names import Subject, context_of, normal
 
 _Setting = TypeVar("_Setting")
 logger = logging.getLogger(__name__)
 
 
-def apply(store: Store, event: Event) -> None:
-    """Take one event into account."""
+def apply(state: RegistryState, event: Event) -> None:
+    """Change the state by one event."""
+    state.changes += 1
     match event:
         case VersionStored(version):
-            _apply_version(store, version)
+            _apply_version(state, version)
         case VersionRemoved(subject, number):
-            _remove(store, subject, number)
+            _remove(state, subject, number)
         case SubjectDeleted(subject, last_version):
-            _hide(store, subject, last_version)
+            _soft_delete(state, subject, last_version)
         case SubjectCleared(subject):
-            _clear(store, subject)
-        case ConfigSet(scope, config):
-            _set(store.configs, scope, config)
+            _clear(state, subject)
+        case SubjectConfigSet(scope, config):
+            _set(state.configs, scope, config)
         case ModeSet(scope, mode):
-            _set(store.modes, scope, mode)
-        case ContextMade(context):
-            _context(store, context)
-        case Marked(last_ids):
-            _remember_ids(store, last_ids)
+            _set(state.modes, scope, mode)
+        case ContextCreated(context):
+            _context(state, context)
+        case LogMarked(last_ids):
+            _apply_last_ids(state, last_ids)
 
 
-def _hide(store: Store, subject: Subject, last_version: int) -> None:
-    for one in store.live(subject):
-        if one.number <= last_version:
-            store.versions[subject][one.number] = replace(one, deleted=True)
+def _soft_delete(state: RegistryState, subject: Subject, last_version: int) -> None:
+    for version in state.live(subject):
+        if version.number <= last_version:
+            state.versions[subject][version.number] = replace(version, deleted=True)
 
 
-def _clear(store: Store, subject: Subject) -> None:
-    for one in store.stored(subject):
-        if one.deleted:
-            _remove(store, subject, one.number)
+def _clear(state: RegistryState, subject: Subject) -> None:
+    for version in state.stored(subject):
+        if version.deleted:
+            _remove(state, subject, version.number)
 
 
-def _remember_ids(store: Store, last_ids: Mapping[str, int]) -> None:
+def _apply_last_ids(state: RegistryState, last_ids: Mapping[str, int]) -> None:
     for context, last_id in last_ids.items():
-        inside = _context(store, context)
-        inside.last_id = max(inside.last_id, last_id)
+        known = _context(state, context)
+        known.last_id = max(known.last_id, last_id)
 
 
 def _set(settings: dict[str | None, _Setting], scope: str | None, value: _Setting | None) -> None:
@@ -73,67 +74,69 @@ def _set(settings: dict[str | None, _Setting], scope: str | None, value: _Settin
         settings[scope] = value
 
 
-def _context(store: Store, name: str) -> Context:
-    return store.contexts.setdefault(name, Context())
+def _context(state: RegistryState, name: str) -> SubjectContext:
+    return state.contexts.setdefault(name, SubjectContext())
 
 
-def _apply_version(store: Store, version: Version) -> None:
+def _apply_version(state: RegistryState, version: Version) -> None:
     name = context_of(version.subject)
-    context = _context(store, name)
+    context = _context(state, name)
     users = context.ids.get(version.id, {})
     others = [key for key in users if key != version.key]
     if others:
         subject, number = others[0]
-        if store.versions[subject][number].fingerprint != version.fingerprint:
+        if state.versions[subject][number].fingerprint != version.fingerprint:
             logger.warning(
-                "%s version %d was left out: its id %d belongs to other contents",
+                "%s version %d is ignored: its id %d belongs to other contents",
                 version.subject,
                 version.number,
                 version.id,
             )
             return
-    _remove(store, *version.key, keep=version)
-    _insert(store, version)
+    _remove(state, *version.key, keep=version)
+    _insert(state, version)
     context.last_id = max(context.last_id, version.id)
     context.ids.setdefault(version.id, {})[version.key] = None
     context.by_fingerprint.setdefault(version.fingerprint, version.id)
-    store.guids.setdefault(version.fingerprint, {}).setdefault(name, version.id)
-    for key in _referred(version):
-        store.referrers.setdefault(key, {})[version.key] = None
+    state.guids.setdefault(version.fingerprint, {}).setdefault(name, version.id)
+    for key in referred_keys(version):
+        state.referrers.setdefault(key, {})[version.key] = None
 
 
-def _insert(store: Store, version: Version) -> None:
-    versions = store.versions.setdefault(version.subject, {})
+def _insert(state: RegistryState, version: Version) -> None:
+    versions = state.versions.setdefault(version.subject, {})
     is_in_order = (
         not versions or version.number in versions or next(reversed(versions)) < version.number
     )
     versions[version.number] = version
     if not is_in_order:
-        store.versions[version.subject] = dict(sorted(versions.items()))
+        state.versions[version.subject] = dict(sorted(versions.items()))
 
 
-def _remove(store: Store, subject: Subject, number: int, keep: Version | None = None) -> None:
-    """Forget a version. One that is only written anew keeps its place among the users of its id."""
-    versions = store.versions.get(subject, {})
+def _remove(
+    state: RegistryState, subject: Subject, number: int, keep: Version | None = None
+) -> None:
+    """Remove a version. One that is replaced by `keep` stays among the users of its id."""
+    versions = state.versions.get(subject, {})
     known = versions.get(number)
     if known is None:
         return
-    for key in _referred(known):
-        referrers = store.referrers.get(key, {})
+    for key in referred_keys(known):
+        referrers = state.referrers.get(key, {})
         referrers.pop(known.key, None)
         if not referrers:
-            store.referrers.pop(key, None)
+            state.referrers.pop(key, None)
     if keep is None or keep.id != known.id or keep.fingerprint != known.fingerprint:
-        _release_id(store, known)
+        _release_id(state, known)
     if keep is None:
         del versions[number]
         if not versions:
-            del store.versions[subject]
+            del state.versions[subject]
 
 
-def _release_id(store: Store, version: Version) -> None:
+def _release_id(state: RegistryState, version: Version) -> None:
     name = context_of(version.subject)
-    context = _context(store, name)
+    context = _context(state, name)
     users = context.ids.get(version.id, {})
     users.pop(version.key, None)
     if users:
@@ -141,15 +144,17 @@ def _release_id(store: Store, version: Version) -> None:
     context.ids.pop(version.id, None)
     if context.by_fingerprint.get(version.fingerprint) == version.id:
         del context.by_fingerprint[version.fingerprint]
-    places = store.guids.get(version.fingerprint, {})
-    if places.get(name) == version.id:
-        del places[name]
-    if not places:
-        store.guids.pop(version.fingerprint, None)
+    ids = state.guids.get(version.fingerprint, {})
+    if ids.get(name) == version.id:
+        del ids[name]
+    if not ids:
+        state.guids.pop(version.fingerprint, None)
 
 
-def _referred(version: Version) -> list[VersionKey]:
+def referred_keys(version: Version) -> list[VersionKey]:
+    """The versions that this one refers to."""
     context = context_of(version.subject)
     return [
-        (normal(one.subject, context), one.version) for one in version.contents.source.references
+        (normal(reference.subject, context), reference.version)
+        for reference in version.contents.source.references
     ]

@@ -1,7 +1,7 @@
 """`_schemas` byte for byte: keys and values as Confluent's registry writes them.
 
-The members of a key have one order, because compaction goes by the bytes. Values are read with
-patience: older registries left members out. What cannot be understood is no event.
+The members of a key have one order, because compaction compares bytes. Members of values may be
+missing, as older registries wrote them. A record that cannot be read is not an event.
 """
 
 import base64
@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.machine import JournalRecord
 from penstock.model import Millis
-from penstock.registry.errors import Declined
+from penstock.registry.errors import DeclinedError
 from penstock.registry.store.documents import (
     Document,
     read_config,
@@ -29,14 +29,14 @@ from penstock.registry.store.documents import (
     write_rule_set,
 )
 from penstock.registry.store.events import (
-    ConfigSet,
     Contents,
-    ContextMade,
+    ContextCreated,
     Event,
-    Marked,
+    LogMarked,
     Mode,
     ModeSet,
     SubjectCleared,
+    SubjectConfigSet,
     SubjectDeleted,
     Version,
     VersionRemoved,
@@ -66,16 +66,16 @@ def write_event(event: Event) -> JournalRecord:
             return _record(key, {"subject": subject, "version": last_version})
         case SubjectCleared(subject):
             return _record(_key("CLEAR_SUBJECT", subject), {"subject": subject})
-        case ConfigSet(scope, config):
+        case SubjectConfigSet(scope, config):
             members = None if config is None else _scoped(scope, write_config(config, LEVEL_NAME))
             return _record(_key("CONFIG", scope), members)
         case ModeSet(scope, mode):
             members = None if mode is None else _scoped(scope, {"mode": str(mode)})
             return _record(_key("MODE", scope), members)
-        case ContextMade(context):
-            place = {"tenant": _TENANT, "context": context}
-            return _record({"keytype": "CONTEXT", **place, "magic": 0}, place)
-        case Marked(last_ids):
+        case ContextCreated(context):
+            members = {"tenant": _TENANT, "context": context}
+            return _record({"keytype": "CONTEXT", **members, "magic": 0}, members)
+        case LogMarked(last_ids):
             key = {"keytype": "NOOP", "magic": 0}
             return _record(key, {"lastIds": dict(last_ids)} if last_ids else None)
 
@@ -113,7 +113,7 @@ def write_version(version: Version) -> Document:
 
 
 def write_contract(contents: Contents) -> Document:
-    """What comes with the text of a schema, where there is any."""
+    """References, metadata and rules of a schema, if it has any."""
     members: Document = {}
     if contents.source.references:
         members["references"] = write_references(contents.source.references)
@@ -125,15 +125,15 @@ def write_contract(contents: Contents) -> Document:
 
 
 def read_event(key: bytes | None, value: bytes | None, timestamp: Millis) -> Event | None:
-    """The event a record stands for; None for what nobody here knows."""
+    """The event a record stands for; None if it is unknown or cannot be read."""
     try:
         name = msgspec.json.decode(key or b"")
         members = None if value is None else msgspec.json.decode(value)
         if not isinstance(name, dict) or not (members is None or isinstance(members, dict)):
             return None
         return _read(name, members, timestamp)
-    except (msgspec.DecodeError, Declined, ValueError, RecursionError) as reason:
-        logging.getLogger(__name__).warning("a record of the log was left out: %s", reason)
+    except (msgspec.DecodeError, DeclinedError, ValueError, RecursionError) as reason:
+        logging.getLogger(__name__).warning("a record of the log is ignored: %s", reason)
         return None
 
 
@@ -143,7 +143,7 @@ def _read(key: Mapping[str, Any], value: Document | None, timestamp: Millis) -> 
             return _read_version(key, value, timestamp)
         case "CONFIG":
             config = None if value is None else read_config(value, LEVEL_NAME)
-            return ConfigSet(_scope(key), config)
+            return SubjectConfigSet(_scope(key), config)
         case "MODE":
             mode = None if value is None else read_text(value, "mode")
             return ModeSet(_scope(key), None if mode is None else Mode(mode.upper()))
@@ -152,10 +152,10 @@ def _read(key: Mapping[str, Any], value: Document | None, timestamp: Millis) -> 
         case "CLEAR_SUBJECT" if value is not None:
             return SubjectCleared(_subject(key))
         case "CONTEXT" if value is not None:
-            return ContextMade(read_text(key, "context") or DEFAULT_CONTEXT)
+            return ContextCreated(read_text(key, "context") or DEFAULT_CONTEXT)
         case "NOOP":
             ids = (value or {}).get("lastIds") or {}
-            return Marked({str(context): int(last) for context, last in ids.items()})
+            return LogMarked({str(context): int(last) for context, last in ids.items()})
         case _:
             return None
 

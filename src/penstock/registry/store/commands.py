@@ -1,81 +1,97 @@
-"""What can be asked of the store. A command carries what was found out about schemas beforehand."""
+"""The commands of the registry. Schemas were examined before; see `examination`."""
 
 from typing import NamedTuple, TypeAlias
 
-from penstock.gate.reader_breaks import ReaderBreak
-from penstock.registry.store.events import Config, Contents, Mode
+from penstock.machine import NO_CALLER, CallerId
+from penstock.registry.store.events import Mode, SubjectConfig
+from penstock.registry.store.examination import Examination, SchemaProposal
 from penstock.registry.subject_names import Subject
-from penstock.schemas.compatibility import CompatibilityResult
+
+
+class FindSchema(NamedTuple):
+    """Reply: the version of the subject that is this schema, None, or Outdated."""
+
+    proposal: SchemaProposal
+    examination: Examination
+    deleted: bool = False  # among the soft deleted versions too
+    caller: CallerId = NO_CALLER
 
 
 class Register(NamedTuple):
-    """Make a schema the next version of a subject, unless it is there already."""
+    """Make a schema the next version of a subject, unless it is one already.
 
-    subject: Subject
-    contents: Contents  # text canonical, references with numbers; metadata and rules as given
-    id: int | None = None  # given only by an import
-    version: int = 0  # 0: whichever is next; -1: only if it is the latest already
-    is_numbered: bool = False  # its number goes into its metadata, as if it had been given
-    equivalents: frozenset[int] = frozenset()  # live versions that say the same in other words
-    verdict: CompatibilityResult = CompatibilityResult()
-    harms: tuple[ReaderBreak, ...] = ()  # to registered readers
+    Reply: the version, or Outdated.
+    """
+
+    proposal: SchemaProposal
+    examination: Examination
+    caller: CallerId = NO_CALLER
 
 
 class DeleteSubject(NamedTuple):
-    """Hide all versions, or remove those that are hidden."""
+    """Soft delete all versions, or remove those that are. Reply: their numbers."""
 
     subject: Subject
     permanent: bool = False
+    caller: CallerId = NO_CALLER
 
 
 class DeleteVersion(NamedTuple):
-    """Hide one version, or remove it if it is hidden; -1 is the latest."""
+    """Soft delete one version, or remove it if it is; -1 is the latest. Reply: its number."""
 
     subject: Subject
     number: int
     permanent: bool = False
+    caller: CallerId = NO_CALLER
 
 
 class SetConfig(NamedTuple):
-    """Change the members that are named; a value of None clears."""
+    """Change the members that are named; a value of None clears. Reply: the settings after it."""
 
     scope: str | None
-    config: Config
+    config: SubjectConfig
     members: frozenset[str]
+    caller: CallerId = NO_CALLER
 
 
 class RemoveConfig(NamedTuple):
-    """Leave all settings of a scope to the one above."""
+    """Remove all settings of a scope. Reply: the settings before it."""
 
     scope: str | None
+    caller: CallerId = NO_CALLER
 
 
 class SetMode(NamedTuple):
-    """None clears."""
+    """None clears. Reply: the mode."""
 
     scope: str | None
     mode: Mode | None
     force: bool = False
+    caller: CallerId = NO_CALLER
 
 
 class RemoveMode(NamedTuple):
-    """Leave the mode to the scope above; with `recursive`, in all scopes inside as well."""
+    """Remove the mode of a scope; `recursive`: of all scopes inside it too. Reply: the mode."""
 
     scope: str | None
     recursive: bool = False
+    caller: CallerId = NO_CALLER
 
 
-class Mark(NamedTuple):
-    """A new primary makes itself known in the log."""
+class MarkLog(NamedTuple):
+    """A new primary writes its first record. Reply: None."""
+
+    caller: CallerId = NO_CALLER
 
 
 Command: TypeAlias = (
-    Register
+    FindSchema
+    | Register
     | DeleteSubject
     | DeleteVersion
     | SetConfig
     | RemoveConfig
     | SetMode
     | RemoveMode
-    | Mark
+    | MarkLog
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from penstock.machine import Outcome
+from penstock.machine import Outcome, Reply, Step
 from penstock.registry.errors import (
     invalid_level,
     invalid_mode,
@@ -13,27 +13,43 @@ from penstock.registry.errors import (
 )
 from penstock.registry.store.commands import RemoveConfig, RemoveMode, SetConfig, SetMode
 from penstock.registry.store.decide_register import check_writable
-from penstock.registry.store.events import Config, ConfigSet, Event, Mode, ModeSet, VersionRemoved
-from penstock.registry.store.outcome import answer, reply
+from penstock.registry.store.events import (
+    Event,
+    Mode,
+    ModeSet,
+    SubjectConfig,
+    SubjectConfigSet,
+    VersionRemoved,
+)
 from penstock.registry.store.rule_sets import check_rule_set
-from penstock.registry.store.state import DEFAULTS, Store
+from penstock.registry.store.state import DEFAULTS, RegistryState
 from penstock.registry.subject_names import split
 from penstock.schemas.compatibility import Level
 
 _POLICIES: Final = frozenset(("STRICT", "LENIENT", "LOGICAL"))
+GLOBAL_STORY: Final = "global"  # the key of what happens to the global settings
 _GLOBAL_ONLY: Final = frozenset((Mode.READONLY_OVERRIDE, Mode.FORWARD))
 
 
-def decide_config(store: Store, command: SetConfig) -> Outcome[Event]:
-    """Merge what is given into what is there."""
+def decide_config(state: RegistryState, command: SetConfig) -> Outcome[Event]:
+    """Merge what is given into the settings of a scope."""
     given = _checked(command.config)
-    check_writable(store, command.scope)
-    known = store.configs.get(command.scope, Config())
+    check_writable(state, command.scope)
+    known = state.configs.get(command.scope, SubjectConfig())
     changed = replace(known, **{name: getattr(given, name) for name in command.members})
-    return Outcome(events=(ConfigSet(command.scope, changed),), replies=(reply(changed),))
+    keys = ", ".join(sorted(command.members))
+    return Outcome(
+        events=(SubjectConfigSet(command.scope, changed),),
+        replies=(Reply(command.caller, changed),),
+        story=(_step(command.scope, "settings changed: {}", keys),),
+    )
 
 
-def _checked(config: Config) -> Config:
+def _step(scope: str | None, text: str, *values: object) -> Step:
+    return Step(GLOBAL_STORY if scope is None else scope, text, values)
+
+
+def _checked(config: SubjectConfig) -> SubjectConfig:
     level, policy = config.compatibility, config.policy
     if level is not None and level.upper() not in Level.__members__:
         raise invalid_level()
@@ -44,49 +60,62 @@ def _checked(config: Config) -> Config:
     return replace(config, compatibility=level and level.upper(), policy=policy and policy.upper())
 
 
-def decide_remove_config(store: Store, command: RemoveConfig) -> Outcome[Event]:
-    """The settings that were."""
-    check_writable(store, command.scope)
-    known = store.configs.get(command.scope)
+def decide_remove_config(state: RegistryState, command: RemoveConfig) -> Outcome[Event]:
+    """Reply with the settings before it."""
+    check_writable(state, command.scope)
+    known = state.configs.get(command.scope)
     if known is None:
         if command.scope is None:
-            return answer(DEFAULTS)
+            return Outcome(replies=(Reply(command.caller, DEFAULTS),))
         raise subject_not_found(command.scope)
-    return Outcome(events=(ConfigSet(command.scope, None),), replies=(reply(known),))
+    return Outcome(
+        events=(SubjectConfigSet(command.scope, None),),
+        replies=(Reply(command.caller, known),),
+        story=(_step(command.scope, "settings removed"),),
+    )
 
 
-def decide_mode(store: Store, command: SetMode) -> Outcome[Event]:
-    """Set or clear the mode of a scope. Where ids are imported there must be none before."""
+def decide_mode(state: RegistryState, command: SetMode) -> Outcome[Event]:
+    """Set or clear the mode of a scope. Importing ids needs a scope without subjects."""
     scope, mode = command.scope, command.mode
     if mode in _GLOBAL_ONLY and scope is not None and split(scope)[1]:
         raise invalid_mode()
     removed: list[Event] = []
-    if mode is Mode.IMPORT and not command.force and store.mode(scope) is not Mode.IMPORT:
-        for subject in store.in_scope(scope):
-            if store.has_subject(subject):
+    if mode is Mode.IMPORT and not command.force and state.mode(scope) is not Mode.IMPORT:
+        for subject in state.in_scope(scope):
+            if state.has_subject(subject):
                 raise not_permitted("Cannot import since found existing subjects")
-            removed += [VersionRemoved(*one.key) for one in store.stored(subject)]
-    return Outcome(events=(*removed, ModeSet(scope, mode)), replies=(reply(mode),))
+            removed += [VersionRemoved(*version.key) for version in state.stored(subject)]
+    return Outcome(
+        events=(*removed, ModeSet(scope, mode)),
+        replies=(Reply(command.caller, mode),),
+        story=(_step(scope, "mode set to {}", mode),),
+    )
 
 
-def decide_remove_mode(store: Store, command: RemoveMode) -> Outcome[Event]:
-    """The mode that was."""
+def decide_remove_mode(state: RegistryState, command: RemoveMode) -> Outcome[Event]:
+    """Reply with the mode before it."""
     scope = command.scope
-    inside = _inside(store, scope) if command.recursive else []
-    known = store.modes.get(scope)
+    inside = _scopes_inside(state, scope) if command.recursive else []
+    known = state.modes.get(scope)
     if known is None and scope is not None and not inside:
         raise subject_not_found(scope)
-    scopes = ([scope] if known is not None else []) + inside
-    was = known or Mode.READWRITE
-    return Outcome(events=tuple(ModeSet(one, None) for one in scopes), replies=(reply(was),))
+    removed = ([scope] if known is not None else []) + inside
+    return Outcome(
+        events=tuple(ModeSet(each, None) for each in removed),
+        replies=(Reply(command.caller, known or Mode.READWRITE),),
+        story=tuple(_step(each, "mode removed") for each in removed),
+    )
 
 
-def _inside(store: Store, scope: str | None) -> list[str | None]:
+def _scopes_inside(state: RegistryState, scope: str | None) -> list[str | None]:
     if scope is None:
-        return [one for one in store.modes if one is not None]
+        return [each for each in state.modes if each is not None]
     context, local = split(scope)
     if local:
         return []
     return [
-        one for one in store.modes if one not in (None, scope) and split(one or "")[0] == context
+        each
+        for each in state.modes
+        if each not in (None, scope) and split(each or "")[0] == context
     ]

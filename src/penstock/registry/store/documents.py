@@ -1,6 +1,6 @@
 """Metadata, rules, references and settings as JSON documents, as requests and the log carry them.
 
-Empty members are left out when written and may be missing when read. What has the wrong type is
+Empty members are omitted when written and may be missing when read. A member of another type is
 declined as a malformed request.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.registry.errors import malformed
-from penstock.registry.store.events import Config
+from penstock.registry.store.events import SubjectConfig
 from penstock.schemas.identity import Metadata, Rule, RuleSet
 from penstock.schemas.model import Reference
 from penstock.schemas.rules import RULE_LISTS, RULE_TEXTS
@@ -38,7 +38,7 @@ CONFIG_RULE_SETS: Final = (
 
 
 def read_text(document: Mapping[str, Any], name: str) -> str | None:
-    """A text, or a plain value taken as one."""
+    """A string; a number or a flag is converted."""
     value = document.get(name)
     if value is None or isinstance(value, str):
         return value
@@ -50,7 +50,7 @@ def read_text(document: Mapping[str, Any], name: str) -> str | None:
 
 
 def read_flag(document: Mapping[str, Any], name: str) -> bool | None:
-    """True or false, also as a text."""
+    """True or false, also as a string."""
     value = document.get(name)
     if value is None or isinstance(value, bool):
         return value
@@ -60,7 +60,7 @@ def read_flag(document: Mapping[str, Any], name: str) -> bool | None:
 
 
 def read_whole(document: Mapping[str, Any], name: str) -> int | None:
-    """A whole number, also as a text."""
+    """An integer, also as a string."""
     value = document.get(name)
     if value is None:
         return None
@@ -110,23 +110,23 @@ def _text_map(document: Mapping[str, Any], name: str) -> dict[str, str]:
 
 def read_references(document: Mapping[str, Any]) -> tuple[Reference, ...]:
     """The member `references`."""
-    found = []
-    for one in read_list(document, "references"):
-        if not isinstance(one, dict):
+    references = []
+    for member in read_list(document, "references"):
+        if not isinstance(member, dict):
             raise malformed("a reference must be an object")
-        name, subject = read_text(one, "name"), read_text(one, "subject")
-        version = read_whole(one, "version")
-        found.append(Reference(name or "", subject or "", -1 if version is None else version))
-    return tuple(found)
+        name, subject = read_text(member, "name"), read_text(member, "subject")
+        version = read_whole(member, "version")
+        references.append(Reference(name or "", subject or "", -1 if version is None else version))
+    return tuple(references)
 
 
 def write_references(references: Sequence[Reference]) -> list[Document]:
-    """As `read_references` takes it."""
-    return [one._asdict() for one in references]
+    """The inverse of `read_references`."""
+    return [reference._asdict() for reference in references]
 
 
 def read_metadata(document: Mapping[str, Any], name: str = "metadata") -> Metadata | None:
-    """Tags by path, properties, and which of them are secret. Empty is not the same as missing."""
+    """Tags by path, properties, and the names of secret ones. Empty is not the same as missing."""
     if document.get(name) is None:
         return None
     given = read_map(document, name)
@@ -139,7 +139,7 @@ def read_metadata(document: Mapping[str, Any], name: str = "metadata") -> Metada
 
 
 def write_metadata(metadata: Metadata) -> Document:
-    """As `read_metadata` takes it."""
+    """The inverse of `read_metadata`."""
     return without_empty(
         {
             "tags": {path: list(tags) for path, tags in metadata.tags.items()},
@@ -150,12 +150,12 @@ def write_metadata(metadata: Metadata) -> Document:
 
 
 def read_rule_set(document: Mapping[str, Any], name: str = "ruleSet") -> RuleSet | None:
-    """Rules by what they are for."""
+    """The rules, by purpose."""
     if document.get(name) is None:
         return None
     given = read_map(document, name)
     lists = {
-        ours: tuple(_read_rule(one) for one in read_list(given, theirs))
+        ours: tuple(_read_rule(member) for member in read_list(given, theirs))
         for ours, theirs in RULE_LISTS
     }
     return RuleSet(**lists, enable_at=read_text(given, "enableAt"))
@@ -174,7 +174,7 @@ def _read_rule(document: Any) -> Rule:
 
 
 def write_rule_set(rule_set: RuleSet) -> Document:
-    """As `read_rule_set` takes it."""
+    """The inverse of `read_rule_set`."""
     lists: Document = {
         theirs: [_write_rule(rule) for rule in getattr(rule_set, ours)]
         for ours, theirs in RULE_LISTS
@@ -188,8 +188,8 @@ def _write_rule(rule: Rule) -> Document:
     return {**without_empty({**texts, **lists}), "disabled": rule.disabled}
 
 
-def read_config(document: Mapping[str, Any], level_name: str) -> Config:
-    """Settings. The level has one name in requests and another in answers and in the log."""
+def read_config(document: Mapping[str, Any], level_name: str) -> SubjectConfig:
+    """Settings. The level has one name in requests and another in responses and in the log."""
     members: Document = {"compatibility": read_text(document, level_name)}
     for ours, theirs in CONFIG_TEXTS:
         members[ours] = read_text(document, theirs)
@@ -199,11 +199,11 @@ def read_config(document: Mapping[str, Any], level_name: str) -> Config:
         members[ours] = read_metadata(document, theirs)
     for ours, theirs in CONFIG_RULE_SETS:
         members[ours] = read_rule_set(document, theirs)
-    return Config(**members)
+    return SubjectConfig(**members)
 
 
-def write_config(config: Config, level_name: str) -> Document:
-    """As `read_config` takes it."""
+def write_config(config: SubjectConfig, level_name: str) -> Document:
+    """The inverse of `read_config`."""
     members: Document = {}
     for ours, theirs in (*CONFIG_TEXTS[2:], *CONFIG_FLAGS):
         members[theirs] = getattr(config, ours)
@@ -221,7 +221,7 @@ def write_config(config: Config, level_name: str) -> Document:
 
 
 def given_members(document: Mapping[str, Any], level_name: str) -> frozenset[str]:
-    """Which settings a request speaks of, null included: null clears."""
+    """The settings that a request names, null included: null clears."""
     rows = (
         ("compatibility", level_name),
         *CONFIG_TEXTS,
@@ -233,7 +233,7 @@ def given_members(document: Mapping[str, Any], level_name: str) -> frozenset[str
 
 
 def without_empty(document: Document) -> Document:
-    """Without null, "", [] and {}, as the peer leaves them out."""
+    """Without null, "", [] and {}, as Confluent omits them."""
     return {
         name: value
         for name, value in document.items()

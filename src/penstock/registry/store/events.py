@@ -1,4 +1,4 @@
-"""What the log of the registry holds: versions of schemas, settings, modes, deletions."""
+"""What happens in the registry: versions of schemas, settings, modes and deletions, as logged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Contents(NamedTuple):
     rule_set: RuleSet | None = None
 
     def fingerprint(self) -> bytes:
-        """The sixteen bytes that tell it from everything else."""
+        """Sixteen bytes that identify the contents."""
         return fingerprint(self.source.text, self.source.references, self.metadata, self.rule_set)
 
 
@@ -32,12 +32,12 @@ class Version:
     id: int
     contents: Contents
     fingerprint: bytes
-    deleted: bool = False  # softly: hidden from lists, readable by id
+    deleted: bool = False  # soft: hidden from lists, readable by id
     timestamp: Millis = Millis(0)
 
     @property
     def key(self) -> tuple[Subject, int]:
-        """What names it in the whole registry."""
+        """Unique in the whole registry."""
         return self.subject, self.number
 
 
@@ -46,14 +46,14 @@ class Mode(StrEnum):
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"
-    READONLY_OVERRIDE = "READONLY_OVERRIDE"  # global only: beats what subjects say
+    READONLY_OVERRIDE = "READONLY_OVERRIDE"  # global only: overrides the modes of subjects
     IMPORT = "IMPORT"
     FORWARD = "FORWARD"  # global only
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """Settings of a scope; None leaves the matter to the scope above."""
+class SubjectConfig:
+    """Settings of a scope; None: those of the scope above apply."""
 
     compatibility: str | None = None
     policy: str | None = None  # of JSON Schema: STRICT or LENIENT
@@ -77,30 +77,30 @@ class VersionStored(NamedTuple):
 
 
 class VersionRemoved(NamedTuple):
-    """A version is gone for good."""
+    """A version was deleted permanently."""
 
     subject: Subject
     number: int
 
 
 class SubjectDeleted(NamedTuple):
-    """Versions up to the last one named are softly deleted."""
+    """Versions up to this one are soft deleted."""
 
     subject: Subject
     last_version: int
 
 
 class SubjectCleared(NamedTuple):
-    """Softly deleted versions are forgotten."""
+    """Soft deleted versions are removed."""
 
     subject: Subject
 
 
-class ConfigSet(NamedTuple):
+class SubjectConfigSet(NamedTuple):
     """Settings of a scope; None removes them."""
 
     scope: str | None
-    config: Config | None
+    config: SubjectConfig | None
 
 
 class ModeSet(NamedTuple):
@@ -110,17 +110,17 @@ class ModeSet(NamedTuple):
     mode: Mode | None
 
 
-class ContextMade(NamedTuple):
+class ContextCreated(NamedTuple):
     """The first subject of a context is about to be registered."""
 
     context: str
 
 
-class Marked(NamedTuple):
-    """A mark in the log, written to learn where it ends.
+class LogMarked(NamedTuple):
+    """A record that a new primary writes first.
 
-    Confluent writes it without a value and looks at none. Ours carries the last id of each context
-    whose newest schema was removed for good: after compaction nothing else would tell, and the id
+    Confluent writes it without a value and reads none. Ours carries the last id of each context
+    whose newest schema was deleted permanently: after compaction no other record has it, and the id
     would be given out a second time.
     """
 
@@ -132,8 +132,8 @@ Event: TypeAlias = (
     | VersionRemoved
     | SubjectDeleted
     | SubjectCleared
-    | ConfigSet
+    | SubjectConfigSet
     | ModeSet
-    | ContextMade
-    | Marked
+    | ContextCreated
+    | LogMarked
 )

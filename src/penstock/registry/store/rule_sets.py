@@ -1,4 +1,4 @@
-"""The rules about rules: what a rule set may hold, and how settings add to what a schema brings."""
+"""Rule sets: what they may contain, and how the settings of a subject complete them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Final
 
 from penstock.registry.errors import invalid_rule_set
-from penstock.registry.store.events import Config, Contents
+from penstock.registry.store.events import Contents, SubjectConfig
 from penstock.schemas.identity import Metadata, Rule, RuleSet
 
 VERSION_PROPERTY: Final = "confluent:version"
@@ -16,7 +16,7 @@ _DOMAIN_MODES: Final = frozenset(("WRITE", "READ", "WRITEREAD"))
 
 
 def check_rule_set(rule_set: RuleSet | None) -> None:
-    """Declines a set with doubled names, or with rules where they do not belong."""
+    """Declines a set with duplicate names, or with rules of the wrong kind."""
     if rule_set is None:
         return
     groups = (
@@ -47,7 +47,7 @@ def _check_rule(rule: Rule, modes: frozenset[str]) -> None:
 
 
 def merged_metadata(below: Metadata | None, above: Metadata | None) -> Metadata | None:
-    """What stands above wins, key by key."""
+    """Merged key by key; `above` wins."""
     if below is None or above is None:
         return above if below is None else below
     return Metadata(
@@ -58,7 +58,7 @@ def merged_metadata(below: Metadata | None, above: Metadata | None) -> Metadata 
 
 
 def merged_rule_set(below: RuleSet | None, above: RuleSet | None) -> RuleSet | None:
-    """What stands above wins, rule by rule."""
+    """Merged rule by rule; `above` wins."""
     if below is None or above is None:
         return above if below is None else below
     return RuleSet(
@@ -74,8 +74,8 @@ def _merged_rules(below: Sequence[Rule], above: Sequence[Rule]) -> tuple[Rule, .
     return (*(rule for rule in below if rule.name not in names), *above)
 
 
-def governed(contents: Contents, previous: Contents | None, config: Config) -> Contents:
-    """What is stored: as given, or carried over from the previous version, within the settings."""
+def governed(contents: Contents, previous: Contents | None, config: SubjectConfig) -> Contents:
+    """The contents to store: given or inherited from the previous version, with the settings."""
     metadata, rule_set = contents.metadata, contents.rule_set
     if metadata is None and rule_set is None and previous is not None:
         metadata, rule_set = without_version(previous.metadata), previous.rule_set
@@ -93,27 +93,27 @@ def with_version(metadata: Metadata | None, version: int) -> Metadata:
 
 
 def has_version(metadata: Metadata | None) -> bool:
-    """Whether versions of the subject carry their numbers."""
+    """Whether versions of the subject have their number in their metadata."""
     return metadata is not None and VERSION_PROPERTY in metadata.properties
 
 
 def without_version(metadata: Metadata | None) -> Metadata | None:
-    """The metadata as somebody wrote it; None if nothing is left."""
+    """The metadata without the number; None if nothing is left."""
     if metadata is None or not has_version(metadata):
         return metadata
-    kept = {key: text for key, text in metadata.properties.items() if key != VERSION_PROPERTY}
-    if not kept and not metadata.tags and not metadata.sensitive:
+    rest = {key: text for key, text in metadata.properties.items() if key != VERSION_PROPERTY}
+    if not rest and not metadata.tags and not metadata.sensitive:
         return None
-    return replace(metadata, properties=kept)
+    return replace(metadata, properties=rest)
 
 
-def same_contract(one: Contents, other: Contents) -> bool:
-    """Whether metadata and rules are the same, whatever number they carry."""
-    ours, theirs = without_version(one.metadata), without_version(other.metadata)
-    return _plain(ours) == _plain(theirs) and one.rule_set == other.rule_set
+def same_contract(left: Contents, right: Contents) -> bool:
+    """Whether metadata and rules are the same, apart from the number of the version."""
+    ours, theirs = without_version(left.metadata), without_version(right.metadata)
+    return _unordered(ours) == _unordered(theirs) and left.rule_set == right.rule_set
 
 
-def _plain(metadata: Metadata | None) -> object:
+def _unordered(metadata: Metadata | None) -> object:
     if metadata is None:
         return None
     tags = {path: frozenset(values) for path, values in metadata.tags.items()}

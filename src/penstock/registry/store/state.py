@@ -1,7 +1,7 @@
-"""What the registry knows, and how it is asked.
+"""What the registry knows. Changed by `apply` only.
 
-Invariants: an id means one thing in its context while any version has it; ids are never given out
-twice, for `last_id` only grows; every index is told by `versions` alone.
+Invariants: an id has one meaning in its context while any version has it; ids are never given out
+twice, because `last_id` only grows; every index follows from `versions` alone.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from penstock.registry.errors import subject_not_found, version_not_found
-from penstock.registry.store.events import Config, Mode, Version
+from penstock.registry.store.events import Mode, SubjectConfig, Version
 from penstock.registry.subject_names import (
     DEFAULT_CONTEXT,
     GLOBAL_CONTEXT,
@@ -24,176 +24,183 @@ from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Imports, InvalidSchemaError, Reference
 
 VERSION_LAST: Final = 2**31 - 1
-REFERENCES_MAX: Final = 1000  # that one schema may reach
-DEFAULTS: Final = Config(compatibility=str(Level.BACKWARD))
-_CONFIG_MEMBERS: Final = tuple(member.name for member in fields(Config))
+REFERENCES_MAX: Final = 1000  # reachable from one schema
+DEFAULTS: Final = SubjectConfig(compatibility=str(Level.BACKWARD))
+_CONFIG_MEMBERS: Final = tuple(member.name for member in fields(SubjectConfig))
 _NOT_INHERITED: Final = frozenset(("alias", "alias_for_deks"))
 
 VersionKey = tuple[Subject, int]
 
 
 @dataclass(slots=True)
-class Context:
-    """The ids of one context. Insertion order is kept: the first user of an id speaks for it."""
+class SubjectContext:
+    """The ids of one context. In order of insertion: the first user of an id represents it."""
 
     ids: dict[int, dict[VersionKey, None]] = field(default_factory=dict)
     by_fingerprint: dict[bytes, int] = field(default_factory=dict)
     last_id: int = 0
 
 
+def _default_contexts() -> dict[str, SubjectContext]:
+    return {DEFAULT_CONTEXT: SubjectContext()}
+
+
 @dataclass(slots=True)
-class Store:
+class RegistryState:
     """Everything, in memory."""
 
     versions: dict[Subject, dict[int, Version]] = field(default_factory=dict)  # in number order
-    contexts: dict[str, Context] = field(default_factory=lambda: {DEFAULT_CONTEXT: Context()})
+    contexts: dict[str, SubjectContext] = field(default_factory=_default_contexts)
     guids: dict[bytes, dict[str, int]] = field(default_factory=dict)  # context -> id
     referrers: dict[VersionKey, dict[VersionKey, None]] = field(default_factory=dict)
-    configs: dict[str | None, Config] = field(default_factory=dict)
+    configs: dict[str | None, SubjectConfig] = field(default_factory=dict)
     modes: dict[str | None, Mode] = field(default_factory=dict)
+    changes: int = 0  # events applied so far: what was computed from the state may be outdated
 
-    # Versions
+    # Versions.
 
     def stored(self, subject: Subject) -> list[Version]:
-        """All that is stored of a subject, the softly deleted included, oldest first."""
+        """All versions of a subject, the soft deleted included, oldest first."""
         return list(self.versions.get(subject, {}).values())
 
     def live(self, subject: Subject) -> list[Version]:
         """Its versions that are not deleted, oldest first."""
-        return [one for one in self.versions.get(subject, {}).values() if not one.deleted]
+        return [each for each in self.versions.get(subject, {}).values() if not each.deleted]
 
     def latest(self, subject: Subject, *, deleted: bool = False) -> Version | None:
-        """The newest one."""
-        for one in reversed(self.versions.get(subject, {}).values()):
-            if deleted or not one.deleted:
-                return one
+        """The newest version."""
+        for version in reversed(self.versions.get(subject, {}).values()):
+            if deleted or not version.deleted:
+                return version
         return None
 
     def version(self, subject: Subject, number: int, *, deleted: bool = False) -> Version:
-        """One version; -1 is the latest. Declines what is not there."""
+        """One version; -1 is the latest. Declines what does not exist."""
         if number == -1:
-            found = self.latest(subject, deleted=deleted)
+            version = self.latest(subject, deleted=deleted)
         else:
-            found = self.versions.get(subject, {}).get(number)
-        if found is not None and (deleted or not found.deleted):
-            return found
+            version = self.versions.get(subject, {}).get(number)
+        if version is not None and (deleted or not version.deleted):
+            return version
         if not self.has_subject(subject, deleted=deleted):
             raise subject_not_found(subject)
         raise version_not_found("latest" if number == -1 else number)
 
     def has_subject(self, subject: Subject, *, deleted: bool = False) -> bool:
-        """Whether anything is registered there."""
+        """Whether the subject has a version."""
         return self.latest(subject, deleted=deleted) is not None
 
-    def somewhere(self, subject: Subject) -> Subject:
+    def in_any_context(self, subject: Subject) -> Subject:
         """The subject itself, or the one of that name in another context if only that exists."""
         if subject in self.versions or context_of(subject) != DEFAULT_CONTEXT:
             return subject
         for context in sorted(self.contexts):
-            elsewhere = join(context, subject)
-            if elsewhere in self.versions:
-                return elsewhere
+            qualified = join(context, subject)
+            if qualified in self.versions:
+                return qualified
         return subject
 
-    def aliased(self, subject: Subject) -> Subject:
-        """Where an alias leads; the subject itself if it has none."""
+    def resolve_alias(self, subject: Subject) -> Subject:
+        """The subject of an alias; the subject itself if it has none."""
         config = self.configs.get(subject)
         if config is None or not config.alias:
             return subject
         return normal(config.alias, context_of(subject))
 
-    # Ids
+    # Ids.
 
-    def by_id(self, id: int, context: str = DEFAULT_CONTEXT) -> Version | None:
+    def by_id(self, schema_id: int, context: str = DEFAULT_CONTEXT) -> Version | None:
         """A version that has the id, a live one if there is one."""
-        found = None
-        for one in self.users_of(id, context):
-            if not one.deleted:
-                return one
-            found = found or one
-        return found
+        deleted = None
+        for version in self.users_of(schema_id, context):
+            if not version.deleted:
+                return version
+            deleted = deleted or version
+        return deleted
 
-    def users_of(self, id: int, context: str) -> Iterator[Version]:
+    def users_of(self, schema_id: int, context: str) -> Iterator[Version]:
         """All versions that have the id."""
-        inside = self.contexts.get(context)
-        for subject, number in () if inside is None else inside.ids.get(id, ()):
+        known = self.contexts.get(context)
+        for subject, number in () if known is None else known.ids.get(schema_id, ()):
             yield self.versions[subject][number]
 
     def id_of(self, fingerprint: bytes, context: str) -> int | None:
         """The id these contents have in a context."""
-        inside = self.contexts.get(context)
-        return None if inside is None else inside.by_fingerprint.get(fingerprint)
+        known = self.contexts.get(context)
+        return None if known is None else known.by_fingerprint.get(fingerprint)
 
     def with_fingerprint(
         self, subject: Subject, fingerprint: bytes, *, deleted: bool = False
     ) -> Version | None:
         """The newest version of a subject with exactly these contents."""
-        id = self.id_of(fingerprint, context_of(subject))
-        if id is None:
+        if self.id_of(fingerprint, context_of(subject)) is None:
             return None
-        for one in reversed(self.versions.get(subject, {}).values()):
-            if one.fingerprint == fingerprint and (deleted or not one.deleted):
-                return one
+        for version in reversed(self.versions.get(subject, {}).values()):
+            if version.fingerprint == fingerprint and (deleted or not version.deleted):
+                return version
         return None
 
-    # References
+    # References.
 
     def referrers_of(self, key: VersionKey, *, deleted: bool) -> list[Version]:
-        """The versions that build on one; with `deleted`, the softly deleted too."""
-        found = (self.versions[subject][number] for subject, number in self.referrers.get(key, ()))
-        return [one for one in found if deleted or not one.deleted]
+        """The versions that refer to this one; with `deleted`, the soft deleted too."""
+        keys = self.referrers.get(key, ())
+        versions = (self.versions[subject][number] for subject, number in keys)
+        return [version for version in versions if deleted or not version.deleted]
 
     def pinned(self, references: Iterable[Reference], context: str) -> tuple[Reference, ...]:
-        """The references with `latest` made a number."""
+        """The references with a number in place of `latest`."""
         return tuple(
-            one if one.version != -1 else one._replace(version=self.referred(one, context).number)
-            for one in references
+            reference
+            if reference.version != -1
+            else reference._replace(version=self.referred(reference, context).number)
+            for reference in references
         )
 
     def referred(self, reference: Reference, context: str) -> Version:
-        """The version a reference means, said in a context."""
+        """The version that a reference of this context names."""
         subject = normal(reference.subject, context)
         if reference.version == -1:
-            found = self.latest(subject)
+            version = self.latest(subject)
         else:
-            found = self.versions.get(subject, {}).get(reference.version)
-        if found is None:
+            version = self.versions.get(subject, {}).get(reference.version)
+        if version is None:
             raise InvalidSchemaError(
                 f'No schema reference found for subject "{reference.subject}" '
                 f"and version {reference.version}"
             )
-        return found
+        return version
 
     def imports(self, references: Iterable[Reference], context: str) -> Imports:
-        """All that references reach, by name, those without imports of their own first."""
-        found: dict[str, str] = {}
-        _gather(self, references, context, found, [])
-        return found
+        """All reachable schemas by name, those without imports of their own first."""
+        imports: dict[str, str] = {}
+        _gather(self, references, context, imports, [])
+        return imports
 
     def imports_of(self, version: Version) -> Imports:
-        """What a stored version builds on; what is gone since is left out."""
+        """The imports of a stored version; none if one of them was deleted since."""
         try:
             references = version.contents.source.references
             return self.imports(references, context_of(version.subject))
         except InvalidSchemaError:
             return {}
 
-    # Settings
+    # Settings.
 
-    def config(self, name: str | None) -> Config:
+    def config(self, name: str | None) -> SubjectConfig:
         """The settings in force for a name, each from the nearest scope that has it."""
-        layers = [found for key in scopes(name) if (found := self.configs.get(key))]
+        layers = [config for key in scopes(name) if (config := self.configs.get(key))]
         return _layered([*layers, DEFAULTS], own=self.configs.get(name) if name else None)
 
     def mode(self, name: str | None) -> Mode:
         """The mode in force for a name."""
         if self.modes.get(None) is Mode.READONLY_OVERRIDE:
             return Mode.READONLY_OVERRIDE
-        found = (self.modes[key] for key in scopes(name) if key in self.modes)
-        return next(found, Mode.READWRITE)
+        modes = (self.modes[key] for key in scopes(name) if key in self.modes)
+        return next(modes, Mode.READWRITE)
 
     def in_scope(self, scope: str | None) -> Iterator[Subject]:
-        """The subjects that a scope's settings reach."""
+        """The subjects that a scope's settings apply to."""
         if scope is None or scope == f":{GLOBAL_CONTEXT}:":
             yield from self.versions
             return
@@ -204,29 +211,29 @@ class Store:
 
 
 def _gather(
-    store: Store,
+    state: RegistryState,
     references: Iterable[Reference],
     context: str,
-    found: dict[str, str],
+    imports: dict[str, str],
     path: list[VersionKey],
 ) -> None:
     for reference in references:
         if not reference.name or not reference.subject:
             raise InvalidSchemaError("a reference needs a name and a subject")
-        if reference.name in found:
+        if reference.name in imports:
             continue
-        version = store.referred(reference, context)
+        version = state.referred(reference, context)
         if version.key in path:
             raise InvalidSchemaError(f'the reference "{reference.name}" leads back to itself')
-        if len(found) >= REFERENCES_MAX or len(path) >= REFERENCES_MAX // 10:
+        if len(imports) >= REFERENCES_MAX or len(path) >= REFERENCES_MAX // 10:
             raise InvalidSchemaError("the schema reaches too many references")
         source = version.contents.source
         inner = context_of(version.subject)
-        _gather(store, source.references, inner, found, [*path, version.key])
-        found[reference.name] = source.text
+        _gather(state, source.references, inner, imports, [*path, version.key])
+        imports[reference.name] = source.text
 
 
-def _layered(layers: list[Config], own: Config | None) -> Config:
+def _layered(layers: list[SubjectConfig], own: SubjectConfig | None) -> SubjectConfig:
     members = {}
     for name in _CONFIG_MEMBERS:
         if name in _NOT_INHERITED:
@@ -234,4 +241,4 @@ def _layered(layers: list[Config], own: Config | None) -> Config:
             continue
         values = (getattr(layer, name) for layer in layers)
         members[name] = next((value for value in values if value is not None), None)
-    return Config(**members)
+    return SubjectConfig(**members)
