@@ -49,7 +49,7 @@ class NotPrimaryError(Exception):
         self.url = url
 
 
-class Role(NamedTuple):
+class RegistryRole(NamedTuple):
     """This node's role among the nodes of the registry."""
 
     is_primary: bool = False
@@ -65,7 +65,7 @@ class RegistryNode:
         self.turns = SubjectTurns()
         self.usage = SchemaUsage(clock())
         self.clock = clock
-        self.role = Role()
+        self.role = RegistryRole()
         self.listeners: list[Callable[[Event], None]] = []  # called with each event, once applied
         self.topic = SchemaTopic(settings, self._on_read_back)
         self.usage_log = UsageLog(settings, self.usage, clock)
@@ -113,11 +113,11 @@ class RegistryNode:
         if self._runner.phase is not Phase.RUNNING:
             await self._claim()
             logger.info("this node is the registry's primary")
-        self._set_role(Role(is_primary=True))
+        self._set_role(RegistryRole(is_primary=True))
 
     async def follow(self, primary_url: str | None) -> None:
         """Another node is the primary, or none can be."""
-        self._set_role(Role(primary_url=primary_url))
+        self._set_role(RegistryRole(primary_url=primary_url))
         if self._claiming is not None:
             with suppress(*CLAIM_ERRORS):
                 await asyncio.shield(self._claiming)
@@ -134,7 +134,7 @@ class RegistryNode:
         """Whether this node wrote last, as far as it knows: the log itself decides."""
         return self._runner.phase is Phase.RUNNING
 
-    def _set_role(self, role: Role) -> None:
+    def _set_role(self, role: RegistryRole) -> None:
         self.role = role
         self._is_role_known.set()
 
