@@ -2,8 +2,9 @@
 
 The event is an order of 12 fields with line items and an enum, about 512 bytes. The peers read
 frames into dicts and write dicts as frames, one by one, as their users do; ours reads frames into
-an Arrow batch (all columns, or two of them) and writes dicts or an Arrow batch as frames. The peer
-finds its schema in its own client's cache, so no request is in any figure.
+an Arrow batch (all columns, or two of them) and writes dicts or an Arrow batch as frames; "one
+dict" is one call per event, as a producer's `send` makes it. Each finds its schema in its own
+client's cache, so no request is in any figure.
 """
 
 import io
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import numpy as np
@@ -23,8 +25,12 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bench.figures import Figure, report
+from penstock.client.registry import Registry
 from penstock.schemas.avro import parse
+from penstock.schemas.model import SchemaType
 from penstock.serde.avro.batch import AvroBatchDecoder, AvroBatchEncoder
+from penstock.serde.contract import Contract
+from penstock.serde.serializers import Serializer
 
 EVENTS = 10_000
 PEER_EVENTS = 1_000  # they take a hundred times as long
@@ -79,6 +85,14 @@ def measure() -> Iterator[Figure]:
     yield Figure("dicts to frames", rows, their_rows, UNIT, ">= 4")
     batch, their_batch = best(ours.write_batch, lambda: len(confluent.write(orders[:PEER_EVENTS])))
     yield Figure("Arrow to frames, peer from dicts", batch, their_batch, UNIT)
+    some = orders[:PEER_EVENTS]
+    single = single_serializer(SchemaType.AVRO, SCHEMA)
+    assert [single.serialize(one).content for one in some] == framed, "the peer's own bytes"
+    ours_single, theirs_single = best(
+        lambda: len([single.serialize(one) for one in some]),
+        lambda: len(confluent.write(some)),
+    )
+    yield Figure("one dict to a frame", ours_single, theirs_single, UNIT, ">= 1")
     whole, their_whole = best(ours.read_all, lambda: plain.read(bare))
     yield Figure("to Arrow, fastavro to dicts", whole, their_whole, UNIT, peer_name="fastavro")
     rows, their_rows = best(
@@ -95,6 +109,21 @@ def measure() -> Iterator[Figure]:
     yield Figure("write and read, p99", late(mine), late(theirs), "us/event", "", "budget 30")
     arrow = micros(ours.there_and_back_in_arrow, list(range(EVENTS)))
     yield Figure("write and read in Arrow, median", middle(arrow), middle(theirs), "us/event")
+
+
+class StoredSchema:
+    """The registry behind our client, without HTTP: the schema has the peer's id."""
+
+    def register(self, subject: str, body: Any, *, normalize: bool) -> dict[str, Any]:
+        """What a registry answers; called once, then the client has it in its cache."""
+        return {"id": 1, "guid": str(UUID(int=1))}
+
+
+def single_serializer(type: SchemaType, schema: str, message: str | None = None) -> Serializer:
+    """One event at a time, as a producer writes it, with the client's own registry cache."""
+    registry = Registry("http://127.0.0.1:9")
+    registry.api = StoredSchema()  # type: ignore[assignment]  # all that is called of it
+    return Serializer(registry, "orders", Contract(schema, type=type, message=message))
 
 
 def best(ours: Callable[[], int], theirs: Callable[[], int]) -> tuple[float, float]:

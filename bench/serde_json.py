@@ -23,7 +23,7 @@ from bench.serde import EVENTS, PEER_EVENTS, PREFIX_BYTES, TWO, UNIT, best
 from penstock.columns.compiled import read_only
 from penstock.schemas.json import parse
 from penstock.serde.json.batch import JsonBatchDecoder
-from penstock.serde.json.columns import JsonRows
+from penstock.serde.json.columns import JsonRowsEncoder
 
 TEXT = {"type": "string"}
 SCHEMA = json.dumps(
@@ -96,11 +96,11 @@ class Ours:
 
     def __init__(self, orders: list[Any], prefix: bytes) -> None:
         schema = parse(SCHEMA)
-        self._rows = JsonRows(schema)
+        self._rows = JsonRowsEncoder(schema)
         self._whole = JsonBatchDecoder(schema)
         self._two = JsonBatchDecoder(schema, TWO)
         self._prefix = prefix
-        buffer, offsets = self._rows.write(orders, prefix)
+        buffer, offsets = self._rows.encode(orders, prefix)
         self._buffer = read_only(buffer)
         self._starts = np.ascontiguousarray(offsets[:-1] + PREFIX_BYTES)
         self._ends = offsets[1:]
@@ -118,10 +118,10 @@ class Ours:
         return batch
 
     def write_rows(self, orders: list[Any]) -> int:
-        return len(self._rows.write(orders, self._prefix)[1]) - 1
+        return len(self._rows.encode(orders, self._prefix)[1]) - 1
 
     def write_batch(self) -> int:
-        return len(self._rows.write(self._batch, self._prefix)[1]) - 1
+        return len(self._rows.encode(self._batch, self._prefix)[1]) - 1
 
 
 class Confluent:

@@ -20,9 +20,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from bench import serde
 from bench.figures import Figure, report
 from bench.serde import EVENTS, PEER_EVENTS, TWO, UNIT, best
+from penstock.schemas.model import SchemaType
 from penstock.schemas.protobuf import parse
 from penstock.serde.protobuf.batch import ProtobufBatchDecoder, ProtobufBatchEncoder
-from penstock.serde.protobuf.columns import ProtobufRows
+from penstock.serde.protobuf.columns import ProtobufRowsEncoder
 from penstock.serde.protobuf.event import MessageTypes, as_dict
 
 PREFIX_BYTES = 6  # the id, and [0] in one byte
@@ -83,6 +84,12 @@ def measure() -> Iterator[Figure]:
     yield Figure("dicts to frames", rows, theirs, UNIT, ">= 4")
     batch, theirs = best(ours.write_batch, lambda: len(confluent.write(some)))
     yield Figure("Arrow to frames, peer from dicts", batch, theirs, UNIT, ">= 4")
+    single = serde.single_serializer(SchemaType.PROTOBUF, SCHEMA, "shop.Order")
+    assert [single.serialize(one).content for one in some] == framed, "the peer's own bytes"
+    ours_single, theirs = best(
+        lambda: len([single.serialize(one) for one in some]), lambda: len(confluent.write(some))
+    )
+    yield Figure("one dict to a frame", ours_single, theirs, UNIT, ">= 1")
 
 
 def order(number: int) -> dict[str, Any]:
@@ -100,7 +107,7 @@ class Ours:
     def __init__(self, framed: list[bytes]) -> None:
         schema = parse(SCHEMA)
         self._type = MessageTypes(schema).named("shop.Order")
-        self._rows = ProtobufRows(schema, "shop.Order")
+        self._rows = ProtobufRowsEncoder(schema, "shop.Order")
         self._encoder = ProtobufBatchEncoder(self._type)
         self._whole = ProtobufBatchDecoder(self._type)
         self._two = ProtobufBatchDecoder(self._type, TWO)
@@ -127,7 +134,7 @@ class Ours:
         return len(pa.array(rows))
 
     def write_rows(self, orders: list[Any]) -> int:
-        buffer, offsets = self._rows.write(orders, self._prefix)
+        buffer, offsets = self._rows.encode(orders, self._prefix)
         assert buffer.tobytes() == self._buffer, "the peer's own bytes"
         return len(offsets) - 1
 

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from penstock.client.metrics import ClientMetrics
-from penstock.serde.serializers import LATENCY_BOUNDS_S, SerdeStats
+from penstock.serde.serde_stats import LATENCY_BOUNDS_S, SerdeStats
 
 
 class Counted:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.columns.open_batches import Limits, open_batches, open_pages
+from penstock.columns.open_batches import PageLimits, open_batches, open_pages
 from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
@@ -90,5 +90,5 @@ def test_any_history_shows_what_was_committed_or_is_still_open(
             listed.append((producer, offsets[0]))
     shown = [o for o, (_, step) in enumerate(steps) if step == "write" and o not in gone]
     assert open_batches(log, aborted=aborted(*listed)).offsets.tolist() == shown
-    pages = open_pages(log, aborted=aborted(*listed), limits=Limits(page_bytes=1))
+    pages = open_pages(log, aborted=aborted(*listed), limits=PageLimits(page_bytes=1))
     assert [o for page in pages for o in page.offsets.tolist()] == shown

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.columns.arrow_records import HEADERS_TYPE, records_to_arrow
-from penstock.columns.open_batches import Limits, Wanted, open_batches, open_pages
+from penstock.columns.open_batches import PageLimits, RecordParts, open_batches, open_pages
 from penstock.columns.record_columns import RecordColumns
 from penstock.errors import Malformed
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
@@ -88,7 +88,7 @@ def test_pages_hold_together_what_one_opening_does(
     log: list[bytearray], page_bytes: int, as_records: AsRecords
 ) -> None:
     whole = b"".join(log)
-    pages = list(open_pages(whole, limits=Limits(page_bytes=page_bytes)))
+    pages = list(open_pages(whole, limits=PageLimits(page_bytes=page_bytes)))
     assert [r for page in pages for r in as_records(page)] == as_records(open_batches(whole))
     assert pages[-1].end_offset == open_batches(whole).end_offset
     assert len(pages) == 1 or all(len(page) for page in pages)
@@ -122,7 +122,7 @@ def test_arrow_gets_kafkas_column_types() -> None:
 
 def test_columns_nobody_wants_are_left_out() -> None:
     batch = build_batch([Record(key=b"k", value=b"v", headers=(("h", b"1"),))])
-    columns = open_batches(batch, wanted=Wanted(keys=False, headers=False))
+    columns = open_batches(batch, parts=RecordParts(keys=False, headers=False))
     assert columns.keys is None
     assert columns.headers is None
     assert records_to_arrow(columns).schema.names == ["offset", "timestamp", "value"]
@@ -132,10 +132,10 @@ def test_columns_nobody_wants_are_left_out() -> None:
 def test_values_can_be_left_where_they_are(codec: Codec) -> None:
     values = [b"one", None, b"", b"three"]
     batch = build_batch([(b"k", value) for value in values], codec=codec)
-    columns = open_batches(batch, wanted=Wanted(values=False, value_places=True))
+    columns = open_batches(batch, parts=RecordParts(values=False, value_spans=True))
     assert columns.values is None
-    assert columns.value_places is not None
-    assert [columns.value_places.row(row) for row in range(len(columns))] == values
+    assert columns.value_spans is not None
+    assert [columns.value_spans.row(row) for row in range(len(columns))] == values
 
 
 def test_control_batches_are_passed_over_but_move_the_offset() -> None:
@@ -225,13 +225,13 @@ def test_what_is_wrong_in_a_compressed_record_is_told_by_its_batch() -> None:
 def test_a_batch_that_opens_to_too_much_is_malformed(codec: Codec) -> None:
     batch = build_batch([(None, bytes(1 << 20))], codec=codec)
     with pytest.raises(Malformed):
-        open_batches(batch, limits=Limits(batch_bytes_max=1 << 19))
+        open_batches(batch, limits=PageLimits(batch_bytes_max=1 << 19))
 
 
 def test_more_than_a_page_is_malformed_unless_read_page_by_page() -> None:
     log = b"".join(build_batch([(None, bytes(100))], base_offset=Offset(o)) for o in range(3))
     with pytest.raises(Malformed, match="more than 150 bytes"):
-        open_batches(log, limits=Limits(page_bytes=150))
+        open_batches(log, limits=PageLimits(page_bytes=150))
 
 
 def test_a_claim_of_more_records_than_bytes_costs_no_memory() -> None:

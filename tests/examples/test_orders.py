@@ -50,7 +50,7 @@ def test_published_events_are_read_back_as_expected(data: ShopData) -> None:
         values = _values(broker.bootstrap, "orders", len(data.orders) + len(data.bad_events))
         with Registry(service.url, client="tests") as registry:
             read = BatchDeserializer(registry, "orders").deserialize_many(values)
-    reasons = Counter(str(error.reason) for error in read.wrongs)
+    reasons = Counter(str(error.reason) for error in read.errors)
     assert reasons == expected(data).quarantined
     cents = {row["order_id"]: row["cents"] for row in read.batch.to_pylist() if row["order_id"]}
     assert cents == {order.order_id: order.cents for order in data.orders}

@@ -16,7 +16,8 @@ from penstock.serde.batch_serializers import BatchDeserializer, BatchSerializer,
 from penstock.serde.contract import Contract, Form
 from penstock.serde.errors import DecodeError, EncodeError, Reason
 from penstock.serde.frame import Headers, SchemaId, write_prefix
-from penstock.serde.serializers import Deserializer, Framed, SerdeStats, Serializer
+from penstock.serde.serde_stats import SerdeStats
+from penstock.serde.serializers import Deserializer, Framed, Serializer
 
 FIRST = {
     "type": "record",

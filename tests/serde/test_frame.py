@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.serde.errors import Reason
 from penstock.serde.frame import (
-    BadFrame,
+    BadFrameError,
     SchemaId,
     Side,
     read_frame,
@@ -91,7 +91,7 @@ def test_a_header_without_a_value_is_no_frame() -> None:
     ],
 )
 def test_what_is_no_frame_says_why_and_where(content: str, kind: Reason, position: int) -> None:
-    with pytest.raises(BadFrame) as caught:
+    with pytest.raises(BadFrameError) as caught:
         read_frame(bytes.fromhex(content))
     assert (caught.value.kind, caught.value.position) == (kind, position)
 
@@ -109,7 +109,7 @@ def test_what_is_no_frame_says_why_and_where(content: str, kind: Reason, positio
     ],
 )
 def test_indexes_that_lead_nowhere_are_refused(written: str, kind: Reason) -> None:
-    with pytest.raises(BadFrame) as caught:
+    with pytest.raises(BadFrameError) as caught:
         read_indexes(bytes.fromhex(written))
     assert caught.value.kind == kind
 
@@ -117,7 +117,7 @@ def test_indexes_that_lead_nowhere_are_refused(written: str, kind: Reason) -> No
 def test_a_header_that_goes_on_is_refused() -> None:
     headers = [(Side.VALUE.header_name, write_header(GUID) + b"\x00!")]
     frame = read_frame(b"x", headers)
-    with pytest.raises(BadFrame, match="goes on after the GUID"):
+    with pytest.raises(BadFrameError, match="goes on after the GUID"):
         frame.payload()
-    with pytest.raises(BadFrame, match="goes on after the indexes"):
+    with pytest.raises(BadFrameError, match="goes on after the indexes"):
         frame.message()

@@ -119,7 +119,7 @@ def test_rules_that_are_not_active_change_nothing(
     content = Serializer(registry, topic).serialize(VALUE).content
     assert content is not None
     assert Deserializer(registry, topic).deserialize(content) == VALUE
-    assert BatchDeserializer(registry, topic).deserialize_many([content]).wrongs == []
+    assert BatchDeserializer(registry, topic).deserialize_many([content]).errors == []
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_reading_follows_on_failure(
     if is_read:
         assert batch.batch.to_pylist()[0] == VALUE
     else:
-        (wrong,) = batch.wrongs
+        (wrong,) = batch.errors
         assert (wrong.row, wrong.reason) == (0, Reason.UNUSABLE_SCHEMA)
         assert "the rule 'enc'" in wrong.detail
 
@@ -170,7 +170,7 @@ def test_events_are_not_read_as_a_version_that_migrates_them(
     assert Deserializer(registry, topic).deserialize(content) == VALUE, "as it was written"
     with pytest.raises(DecodeError, match="rename"):
         Deserializer(registry, topic, reader=Contract()).deserialize(content)
-    (wrong,) = BatchDeserializer(registry, topic).deserialize_many([content]).wrongs
+    (wrong,) = BatchDeserializer(registry, topic).deserialize_many([content]).errors
     assert "rename" in wrong.detail
     latest = Serializer(registry, topic).serialize({**VALUE, "x": 1}).content
     assert latest is not None

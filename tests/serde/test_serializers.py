@@ -31,7 +31,7 @@ from penstock.serde.errors import (
     UnknownSchemaError,
 )
 from penstock.serde.frame import SchemaId, Side, read_frame, write_prefix
-from penstock.serde.protobuf.event import MessageTypes, own
+from penstock.serde.protobuf.event import MessageTypes, protobuf_schema
 from penstock.serde.serializers import Deserializer, Serializer
 
 ORDER = {
@@ -138,9 +138,9 @@ def test_protobuf_goes_both_ways(
     registry: Registry, peer: SchemaRegistryClient, topic: str, form: Form
 ) -> None:
     contract = formed(proto(), form)
-    message_type = MessageTypes(own(registry.parse(SchemaText(SchemaType.PROTOBUF, PROTO)))).named(
-        "shop.Item"
-    )
+    message_type = MessageTypes(
+        protobuf_schema(registry.parse(SchemaText(SchemaType.PROTOBUF, PROTO)))
+    ).named("shop.Item")
     framed = Serializer(registry, topic, contract).serialize(ITEM)
     reader = ProtobufDeserializer(message_type, {"use.deprecated.format": False}, peer)
     theirs = reader(framed.content, context(topic, list(framed.headers)))

@@ -87,7 +87,7 @@ def test_a_topic_is_replayed_as_one_version_with_counts_by_writer(
 
     written = committed(bootstrap, target)
     read = BatchDeserializer(registry, target).deserialize_many([value for _, value, _ in written])
-    assert not read.wrongs
+    assert not read.errors
     assert "channel" in read.batch.schema.names
     assert "items" not in read.batch.schema.names
     orders = {row["order_id"]: row for row in read.batch.to_pylist()}

@@ -152,8 +152,8 @@ class Readings:
         one = Deserializer(shelf, "t", reader=contract, as_dicts=True)
         many = BatchDeserializer(shelf, "t", reader=contract)
         self.alone = [self._alone(one, content) for content in framed]
-        self.batch, self.wrongs = many.deserialize_many(framed)
-        reasons = {wrong.row: str(wrong.reason) for wrong in self.wrongs}
+        self.batch, self.errors = many.deserialize_many(framed)
+        reasons = {wrong.row: str(wrong.reason) for wrong in self.errors}
         self.reasons = [reasons.get(row) for row in range(len(framed))]
 
     def _alone(self, one: Deserializer, content: bytes) -> Any:

@@ -21,7 +21,7 @@ from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType
 from penstock.serde.annotate import annotate, hexdump
 from penstock.serde.errors import ClientError
-from penstock.serde.frame import BadFrame, Headers, Side, read_frame
+from penstock.serde.frame import BadFrameError, Headers, Side, read_frame
 from penstock.serde.serializers import Deserializer
 
 app: Final = typer.Typer(no_args_is_help=True, help="Explain the frames of events.")
@@ -80,7 +80,7 @@ def _look_up(url: str, content: bytes, headers: Headers, side: Side) -> dict[str
     with Registry(url, client="penstock frame", attempts=1) as registry:
         try:
             known = registry.schema(read_frame(content, headers, side).schema)
-        except BadFrame:
+        except BadFrameError:
             return {}
         except ClientError as failure:
             return {"schema": str(failure)}

@@ -11,8 +11,8 @@ import typer
 from penstock.cli.error_output import UNREACHABLE, fail
 from penstock.client.registry_api import RegistryApi
 from penstock.schemas.model import Reference, SchemaText, SchemaType
-from penstock.serde.contract import SUFFIXES
 from penstock.serde.errors import ClientError, RegistryUnavailableError
+from penstock.serde.language import SUFFIXES
 from penstock.serde.schema_source import UnusableSchemaError
 
 TIMEOUT_S: Final = 30.0

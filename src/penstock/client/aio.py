@@ -33,7 +33,7 @@ from penstock.schemas.readers import Reader
 from penstock.serde.contract import Contract
 from penstock.serde.frame import SchemaKey
 from penstock.serde.schema_source import KnownSchema, Registration
-from penstock.serde.serializers import SerdeStats
+from penstock.serde.serde_stats import SerdeStats
 
 if TYPE_CHECKING:
     import pyarrow as pa

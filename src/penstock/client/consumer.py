@@ -32,7 +32,7 @@ from penstock.model import Offset, TopicPartition
 from penstock.schemas.readers import Reader
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ArgumentError, ClientError
-from penstock.serde.serializers import SerdeStats
+from penstock.serde.serde_stats import SerdeStats
 
 if TYPE_CHECKING:
     from penstock.client.event_batch import ColumnReader, EventBatch

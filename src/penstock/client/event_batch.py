@@ -15,7 +15,7 @@ from penstock.client.registry import Registry
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ArgumentError, DecodeError
-from penstock.serde.serializers import SerdeStats
+from penstock.serde.serde_stats import SerdeStats
 
 
 class EventBatch:

@@ -17,7 +17,7 @@ from prometheus_client.core import (
 
 from penstock.client.consumer import Consumer
 from penstock.client.registry import Registry
-from penstock.serde.serializers import LATENCY_BOUNDS_S, SerdeStats
+from penstock.serde.serde_stats import LATENCY_BOUNDS_S, SerdeStats
 
 if TYPE_CHECKING:
     from penstock.serde.errors import Reason

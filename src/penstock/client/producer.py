@@ -34,7 +34,7 @@ from penstock.model import Millis
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError
 from penstock.serde.frame import Side
-from penstock.serde.key_value import ManyWriter, listed, parts_of, writer_for
+from penstock.serde.key_value import ManySerializer, iterable_of, row_chunks, serializer_for
 from penstock.serde.serializers import Framed
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ class Producer(Closing):
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.topic = topic
-        self.values: Final = writer_for(topic, Side.VALUE, value, registry)
-        self.keys: Final = writer_for(topic, Side.KEY, key, registry)
-        self._many_values, self._many_keys = ManyWriter(self.values), ManyWriter(self.keys)
+        self.values: Final = serializer_for(topic, Side.VALUE, value, registry)
+        self.keys: Final = serializer_for(topic, Side.KEY, key, registry)
+        self._many_values, self._many_keys = ManySerializer(self.values), ManySerializer(self.keys)
         self._partitioner = partitioner
         self._transactional_id = transactional_id
         own = dict(settings or {})
@@ -146,9 +146,9 @@ class Producer(Closing):
         it, and none of its MANY_ROWS is sent.
         """
         deliveries = Deliveries()
-        left = None if keys is None else iter(listed(keys))
+        left = None if keys is None else iter(iterable_of(keys))
         first_row = 0
-        for part in parts_of(values, MANY_ROWS):
+        for part in row_chunks(values, MANY_ROWS):
             framed = self._many_values.serialize_many(part, first_row)
             framed_keys = self._next_keys(left, len(framed), first_row)
             deliveries.send_all(self._sender, list(map(self._record, framed, framed_keys)))

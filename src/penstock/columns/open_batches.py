@@ -21,7 +21,7 @@ from penstock.columns.compiled import Bytes, Int64s, read_only
 from penstock.columns.record_columns import (
     BatchFacts,
     BytesColumn,
-    BytesPlaces,
+    BytesSpans,
     HeadersColumn,
     RecordColumns,
 )
@@ -44,18 +44,18 @@ _INT32_MAX: Final = 2**31 - 1  # what Arrow's binary offsets can count
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which columns to fill. What is not wanted is checked all the same, but not copied."""
+class RecordParts:
+    """Which columns to fill. The others are checked all the same, but not copied."""
 
     keys: bool = True
     values: bool = True
     headers: bool = True
-    value_places: bool = False  # where the values are, for who needs no copy
+    value_spans: bool = False  # where the values are, without a copy
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a page may hold: together less than what Arrow's 32-bit offsets can count.
+class PageLimits:
+    """How large a page may be: together less than what Arrow's 32-bit offsets can count.
 
     While it is opened a page takes two to three times its bytes; ten times where every record is
     of the smallest kind, seven bytes.
@@ -68,8 +68,8 @@ class Limits:
         assert 0 < self.page_bytes + self.batch_bytes_max <= _INT32_MAX, "a page is below 2 GiB"
 
 
-EVERY_COLUMN: Final = Wanted()
-USUAL_LIMITS: Final = Limits()
+ALL_PARTS: Final = RecordParts()
+USUAL_PAGE_LIMITS: Final = PageLimits()
 
 
 def open_batches(
@@ -77,16 +77,16 @@ def open_batches(
     *,
     start_offset: Offset = Offset(0),
     end_offset: Offset = LAST_OFFSET,
-    wanted: Wanted = EVERY_COLUMN,
+    parts: RecordParts = ALL_PARTS,
     aborted: Iterable[tuple[ProducerId, Offset]] | None = None,
-    limits: Limits = USUAL_LIMITS,
+    limits: PageLimits = USUAL_PAGE_LIMITS,
 ) -> RecordColumns:
     """Everything in the buffer as one page; Malformed when that is more than a page may hold."""
     pages = open_pages(
         buffer,
         start_offset=start_offset,
         end_offset=end_offset,
-        wanted=wanted,
+        parts=parts,
         aborted=aborted,
         limits=limits,
     )
@@ -103,9 +103,9 @@ def open_pages(
     *,
     start_offset: Offset = Offset(0),
     end_offset: Offset = LAST_OFFSET,
-    wanted: Wanted = EVERY_COLUMN,
+    parts: RecordParts = ALL_PARTS,
     aborted: Iterable[tuple[ProducerId, Offset]] | None = None,
-    limits: Limits = USUAL_LIMITS,
+    limits: PageLimits = USUAL_PAGE_LIMITS,
 ) -> Iterator[RecordColumns]:
     """The records with start_offset <= offset < end_offset, page by page; at least one page.
 
@@ -126,12 +126,12 @@ def open_pages(
         hidden = transactions.hide(view, position, header)
         if header.end_offset > start_offset and header.record_count and not hidden:
             if page.opened_bytes >= limits.page_bytes:
-                yield page.columns(start_offset, end_offset, wanted)
+                yield page.columns(start_offset, end_offset, parts)
                 page = _Page(view, page.end_position, page.end_offset)
             page.add(position, header, limits.batch_bytes_max)
         page.end_position = position + header.size_bytes
         page.end_offset = max(page.end_offset, min(header.end_offset, end_offset))
-    yield page.columns(start_offset, end_offset, wanted)
+    yield page.columns(start_offset, end_offset, parts)
 
 
 class AbortedTransactions:
@@ -188,7 +188,9 @@ class _Page:
         self._is_packed |= header.codec != Codec.NONE
         self.opened_bytes += len(opened)
 
-    def columns(self, start_offset: Offset, end_offset: Offset, wanted: Wanted) -> RecordColumns:
+    def columns(
+        self, start_offset: Offset, end_offset: Offset, parts: RecordParts
+    ) -> RecordColumns:
         """All records of the page with start_offset <= offset < end_offset."""
         source, spans = self._source()
         sections = self._sections(spans)
@@ -213,13 +215,13 @@ class _Page:
         return RecordColumns(
             offsets=offsets[:rows],
             timestamps=timestamps[:rows],
-            keys=bytes_of(kernels.KEY_AT, kernels.KEY_BYTES) if wanted.keys else None,
-            values=bytes_of(kernels.VALUE_AT, kernels.VALUE_BYTES) if wanted.values else None,
-            headers=_headers_column(source, places, totals) if wanted.headers else None,
+            keys=bytes_of(kernels.KEY_AT, kernels.KEY_BYTES) if parts.keys else None,
+            values=bytes_of(kernels.VALUE_AT, kernels.VALUE_BYTES) if parts.values else None,
+            headers=_headers_column(source, places, totals) if parts.headers else None,
             batches=self._facts(row_counts),
             end_offset=self.end_offset,
             end_position=self.end_position,
-            value_places=_value_places(source, places) if wanted.value_places else None,
+            value_spans=_value_spans(source, places) if parts.value_spans else None,
         )
 
     def _source(self) -> tuple[Bytes, Int64s]:
@@ -278,11 +280,11 @@ class _Page:
         )
 
 
-def _value_places(source: Bytes, places: Int64s) -> BytesPlaces:
+def _value_spans(source: Bytes, places: Int64s) -> BytesSpans:
     starts, sizes = places[:, kernels.VALUE_AT], places[:, kernels.VALUE_SIZE]
     valid = sizes >= 0
     ends = starts + np.maximum(sizes, 0)
-    return BytesPlaces(source, starts.copy(), ends, None if valid.all() else valid)
+    return BytesSpans(source, starts.copy(), ends, None if valid.all() else valid)
 
 
 def _bytes_column(source: Bytes, places: Int64s, part: int, content_bytes: int) -> BytesColumn:

@@ -34,10 +34,10 @@ class BytesColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class BytesPlaces:
+class BytesSpans:
     """A column left where it was opened: row i is source[starts[i]:ends[i]].
 
-    For who looks at every row once and needs no copy. Holds on to the whole source.
+    For callers that look at every row once and need no copy. Keeps the whole source in memory.
     """
 
     source: Bytes
@@ -97,7 +97,7 @@ class RecordColumns:
     batches: BatchFacts
     end_offset: Offset  # exclusive
     end_position: int  # where in the buffer the first batch begins that was not looked at
-    value_places: BytesPlaces | None = None
+    value_spans: BytesSpans | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -219,7 +219,7 @@ def _asserting_formats(schema: ParsedSchema) -> ParsedSchema:
         return schema
     from penstock.serde.json import event  # a language is imported on first use
 
-    return event.own(schema, True)
+    return event.json_schema(schema, True)
 
 
 def _comparable(

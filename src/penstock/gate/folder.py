@@ -29,7 +29,7 @@ from penstock.gate.contracts import (
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import ParsedSchema, Policy, Reference, SchemaText
 from penstock.schemas.readers import Reader
-from penstock.serde.contract import SUFFIXES
+from penstock.serde.language import SUFFIXES
 
 SETTINGS_FILE: Final = "contract.toml"
 READERS_FOLDER: Final = "readers"

@@ -20,8 +20,8 @@ from penstock.gate.results import BreakingChange, CheckResult, CheckStatus, unch
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import ParsedSchema, Reference, SchemaText
 from penstock.schemas.readers import Reader
-from penstock.serde.contract import SUFFIXES
 from penstock.serde.errors import ClientError
+from penstock.serde.language import SUFFIX_LIST, SUFFIXES
 
 
 class ProposedSchema(NamedTuple):
@@ -94,9 +94,7 @@ def _read_proposal(
     path = request.proposed
     language = SUFFIXES.get(path.suffix)
     if language is None:
-        raise CannotCheckError(
-            f"{path}: unknown suffix; use .avsc (Avro), .proto (Protobuf) or .json (JSON Schema)"
-        )
+        raise CannotCheckError(f"{path}: unknown suffix; use {SUFFIX_LIST}")
     latest = versions[-1].source.references if versions else ()
     source = SchemaText(language, read_text(path), request.references or latest)
     schema = parse_schema(source, base.text, str(path))

@@ -18,7 +18,7 @@ from penstock.gate.results import RecordedResult, WriterResult
 from penstock.link.settings import client_settings
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError, DecodeError, UnknownSchemaError
-from penstock.serde.frame import BadFrame, Headers, SchemaKey, Side, read_frame
+from penstock.serde.frame import BadFrameError, Headers, SchemaKey, Side, read_frame
 from penstock.serde.serializers import Deserializer
 
 RESPONSE_S: Final = 10.0
@@ -100,7 +100,7 @@ def _try(
     headers = message.headers() or ()
     try:
         writer = writer_name(read_frame(content, headers, side).schema)
-    except BadFrame:
+    except BadFrameError:
         writer = UNFRAMED
     by_writer = result.by_writer.setdefault(writer, WriterResult(writer))
     by_writer.events += 1

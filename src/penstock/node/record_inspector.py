@@ -89,8 +89,8 @@ class Inspector(PlainInspector):
             batch,
             start_offset=start_offset,
             end_offset=end_offset,
-            wanted=open_batches.Wanted(keys=False, values=False, headers=False),
-            limits=open_batches.Limits(batch_bytes_max=OPENED_BYTES_MAX),
+            parts=open_batches.RecordParts(keys=False, values=False, headers=False),
+            limits=open_batches.PageLimits(batch_bytes_max=OPENED_BYTES_MAX),
         )
         late_enough = columns.timestamps >= timestamp
         if not late_enough.any():
@@ -112,9 +112,9 @@ class Inspector(PlainInspector):
                 batch, earliest=earliest, latest=latest, opened_bytes_max=opened_bytes_max
             )
         open_batches = _opening()
-        keys_only = open_batches.Wanted(keys=True, values=False, headers=False)
-        limits = open_batches.Limits(batch_bytes_max=opened_bytes_max)
-        columns = open_batches.open_batches(batch, wanted=keys_only, limits=limits)
+        keys_only = open_batches.RecordParts(keys=True, values=False, headers=False)
+        limits = open_batches.PageLimits(batch_bytes_max=opened_bytes_max)
+        columns = open_batches.open_batches(batch, parts=keys_only, limits=limits)
         valid, timestamps = columns.keys.valid, columns.timestamps
         outside = timestamps != timestamps
         if earliest is not None:

@@ -1,8 +1,8 @@
-"""The frames of many values at once: which schema wrote each, and where its payload is.
+"""The frames of many values: which schema wrote each, and where its payload is.
 
-Values that one schema wrote make a group, whatever their order; a value that is no frame is a wrong
-row with the reason that `frame` gives for a single one. Nothing is copied, and nothing loops over
-rows but what is wrong with them. Never asks a registry.
+Values that one schema wrote are a group, whatever their order; a value that is not a frame is a row
+error with the reason that `frame` gives for a single one. Nothing is copied, and only the errors
+are handled row by row. Never calls a registry.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 
 from penstock.columns.arrow_records import HEADERS_TYPE
 from penstock.columns.compiled import Bools, Bytes, Int64s, read_only
-from penstock.columns.record_columns import BytesPlaces
+from penstock.columns.record_columns import BytesSpans
 from penstock.serde.errors import Reason
 from penstock.serde.frame import (
     GUID_BYTES,
     GUID_MAGIC,
     ID_MAGIC,
     PREFIX_BYTES,
-    BadFrame,
+    BadFrameError,
     Headers,
     SchemaId,
     SchemaKey,
@@ -30,14 +30,14 @@ from penstock.serde.frame import (
     read_frame,
 )
 
-Values: TypeAlias = "Sequence[Any] | pa.Array[Any] | BytesPlaces"  # bytes, None, messages
+Values: TypeAlias = "Sequence[Any] | pa.Array[Any] | BytesSpans"  # bytes, None, messages
 RowHeaders: TypeAlias = "Sequence[Headers | None] | pa.Array[Any] | None"  # None: there are none
 
 _NO_BYTES: Final = read_only(b"")
 
 
-class WrongRow(NamedTuple):
-    """A row that could not be read, and why."""
+class RowError(NamedTuple):
+    """A row that could not be decoded, and why."""
 
     row: int
     reason: Reason
@@ -66,7 +66,7 @@ class FrameGroup(NamedTuple):
 
 def lay_out(values: Values) -> Layout:
     """The values' bytes, without a copy where they are Arrow's already."""
-    if isinstance(values, BytesPlaces):
+    if isinstance(values, BytesSpans):
         missing = np.zeros(len(values), np.bool_) if values.valid is None else ~values.valid
         return Layout(values.source, values.starts, values.ends, missing)
     column: Any = values if isinstance(values, pa.Array) else pa.array(values, pa.large_binary())
@@ -84,45 +84,45 @@ def lay_out(values: Values) -> Layout:
 
 def group_frames(
     layout: Layout, headers: RowHeaders, side: Side
-) -> tuple[list[FrameGroup], list[WrongRow]]:
-    """The groups, each schema and form once, and the rows that are no frames."""
+) -> tuple[list[FrameGroup], list[RowError]]:
+    """The groups, each schema and form once, and the rows that are not frames."""
     groups: list[FrameGroup] = []
-    wrongs: list[WrongRow] = []
+    errors: list[RowError] = []
     left = ~layout.is_null
     if headers is not None:
-        named, wrong = _by_header(layout, headers, side, left)
-        groups += named
-        wrongs += wrong
+        by_header, header_errors = _by_header(layout, headers, side, left)
+        groups += by_header
+        errors += header_errors
     for group in (*_by_id(layout, left), *_by_guid(layout, left)):
         groups.append(group)
         left[group.rows] = False
-    wrongs += [_unframed(layout, row) for row in np.flatnonzero(left).tolist()]
-    return groups, wrongs
+    errors += [_unframed(layout, row) for row in np.flatnonzero(left).tolist()]
+    return groups, errors
 
 
 def _by_header(
     layout: Layout, headers: RowHeaders, side: Side, left: Bools
-) -> tuple[list[FrameGroup], list[WrongRow]]:
-    """Rows whose own header names the schema; they are no longer left."""
+) -> tuple[list[FrameGroup], list[RowError]]:
+    """Rows whose own header names the schema; they are removed from `left`."""
     rows, contents = _schema_headers(headers, side.header_name)
     assert len(left) >= (rows.max() + 1 if len(rows) else 0), "headers for each value or for none"
-    kept = left[rows]
-    rows = rows[kept]
+    is_left = left[rows]
+    rows = rows[is_left]
     left[rows] = False
-    encoded: Any = contents.filter(pa.array(kept)).dictionary_encode()
+    encoded: Any = contents.filter(pa.array(is_left)).dictionary_encode()
     codes = np.asarray(encoded.indices)
-    groups, wrongs = [], []
+    groups, errors = [], []
     for code, header in enumerate(encoded.dictionary.to_pylist()):
         of_header = rows[codes == code]
         try:
             frame = read_frame(b"", ((side.header_name, header),), side)
-        except BadFrame as wrong:
-            wrongs += [WrongRow(row, wrong.kind, str(wrong), None) for row in of_header.tolist()]
+        except BadFrameError as error:
+            errors += [RowError(row, error.kind, str(error), None) for row in of_header.tolist()]
             continue
         starts, ends = layout.starts[of_header], layout.ends[of_header]
         tail = header[frame.position :]
         groups.append(FrameGroup(frame.schema, of_header, starts, ends, tail))
-    return groups, wrongs
+    return groups, errors
 
 
 def _schema_headers(headers: Any, name: str) -> "tuple[Int64s, pa.Array[Any]]":
@@ -145,12 +145,12 @@ def _by_id(layout: Layout, left: Bools) -> Iterator[FrameGroup]:
         ids = ids << 8 | layout.source[starts + byte]
     for schema_id in _distinct(ids):
         of_id = slice(None) if schema_id is None else np.flatnonzero(ids == schema_id)
-        named = SchemaId(int(ids[0] if schema_id is None else schema_id))
-        yield FrameGroup(named, rows[of_id], starts[of_id] + PREFIX_BYTES, ends[of_id])
+        key = SchemaId(int(ids[0] if schema_id is None else schema_id))
+        yield FrameGroup(key, rows[of_id], starts[of_id] + PREFIX_BYTES, ends[of_id])
 
 
 def _distinct(ids: Int64s) -> list[int | None]:
-    """The ids; None for the one that all rows have, as nearly always."""
+    """The ids; None for the only one, if all rows have the same, as nearly always."""
     if len(ids) and (ids == ids[0]).all():
         return [None]
     return list(np.unique(ids).tolist())
@@ -174,10 +174,10 @@ def _starting_with(layout: Layout, left: Bools, magic: int, size_min: int) -> In
     return chosen
 
 
-def _unframed(layout: Layout, row: int) -> WrongRow:
-    """Why this is no frame, in the words of one who reads a single one."""
+def _unframed(layout: Layout, row: int) -> RowError:
+    """Why this is not a frame, as for a single value."""
     try:
         read_frame(layout.source[layout.starts[row] : layout.ends[row]].tobytes())
-    except BadFrame as wrong:
-        return WrongRow(row, wrong.kind, str(wrong), None)
-    raise AssertionError("what is a frame was found to be one")
+    except BadFrameError as error:
+        return RowError(row, error.kind, str(error), None)
+    raise AssertionError("a frame is in a group")

@@ -1,12 +1,12 @@
-"""Many events in one language: what whole batches need of Avro, Protobuf and JSON alike.
+"""Many events in one language: what batches need of Avro, Protobuf and JSON alike.
 
-A reader of columns belongs to one reader's schema and reads what any writer's schema wrote; a
-writer of rows belongs to one schema. Both are made once and used for many batches, from any thread.
-Neither talks to a registry.
+A group decoder belongs to one reader's schema and decodes what any writer's schema wrote; a rows
+encoder belongs to one schema. Both are made once and used for many batches, from any thread.
+Neither calls a registry.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,94 +14,134 @@ import pyarrow as pa
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.columns.vm.payloads import OutputTooLargeError
 from penstock.schemas.model import ParsedSchema
-from penstock.serde.batch_frames import FrameGroup, WrongRow
+from penstock.serde.batch_frames import FrameGroup, RowError
 from penstock.serde.errors import Reason
+from penstock.serde.event_codec import Indexes
+
+if TYPE_CHECKING:
+    from penstock.serde.contract import Contract
+
+Rows: TypeAlias = "Sequence[Mapping[str, Any]] | pa.RecordBatch"
 
 
-class Part(NamedTuple):
-    """Some rows of a batch as columns; a row that is wrong is null in all of them."""
+class DecodedRows(NamedTuple):
+    """Some rows of a batch as columns; an invalid row is null in all of them."""
 
     rows: Int64s
     batch: pa.RecordBatch
 
 
-class ColumnsReader(Protocol):
-    """Reads values into the columns of one schema."""
+class GroupDecoder(Protocol):
+    """Decodes values into the columns of one reader's schema."""
 
     @property
     def empty(self) -> pa.RecordBatch:
         """The columns, without rows."""
 
-    def read(
-        self, writer: ParsedSchema, group: FrameGroup, source: Bytes, wrongs: list[WrongRow]
-    ) -> Iterator[Part]:
-        """What one schema wrote; what is wrong with some of it goes to the wrongs."""
+    def decode(
+        self, writer: ParsedSchema, group: FrameGroup, source: Bytes, errors: list[RowError]
+    ) -> Iterator[DecodedRows]:
+        """What one schema wrote; invalid rows are added to the errors."""
 
 
-class RowsWriter(Protocol):
-    """Writes rows in one schema."""
+class RowsEncoder(Protocol):
+    """Encodes rows of one schema."""
 
-    indexes: Sequence[int] | None  # Protobuf: which message of the schema
+    indexes: Indexes | None  # Protobuf: which message of the schema
 
-    def write(
-        self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes
-    ) -> "tuple[Bytes, Int64s]":
-        """Payloads behind a prefix, end to end, and their offsets; Misfit names the row."""
+    def encode(self, rows: Rows, prefix: bytes) -> tuple[Bytes, Int64s]:
+        """Payloads after a prefix, end to end, and their offsets; InvalidValueError has the row."""
 
 
-class Decoder(Protocol):
-    """Reads payloads that start and end at places of a buffer, with an error code per row."""
+class ColumnRequest(NamedTuple):
+    """Which columns a program reads, and how."""
+
+    columns: Sequence[str] | None  # in this order; None: all
+    validate: bool = True  # JSON: check each value against the schema
+    plain_indexes: bool = False  # Protobuf: the topic was written by old Python clients
+    message: str | None = None  # Protobuf: the message whose fields are the columns
+
+
+class ColumnCodec(Protocol):
+    """The module `columns` of a language."""
+
+    def group_decoder(
+        self, reader: ParsedSchema | None, contract: "Contract", request: ColumnRequest
+    ) -> GroupDecoder:
+        """Decodes into the columns of a reader's schema; None: of the contract's message class."""
+
+    def rows_encoder(self, schema: ParsedSchema, contract: "Contract") -> RowsEncoder:
+        """Encodes rows as a contract has it."""
+
+    def most_named(
+        self,
+        reader: ParsedSchema,
+        written: Sequence[tuple[FrameGroup, ParsedSchema]],
+        source: Bytes,
+        *,
+        plain_indexes: bool,
+    ) -> str | None:
+        """The message that most events name; None in languages whose schemas have only one."""
+
+    def first_message(
+        self, reader: ParsedSchema, first_version: Callable[[], ParsedSchema | None]
+    ) -> str | None:
+        """The message to read before any event is known; None as above."""
+
+
+class BatchDecoder(Protocol):
+    """Decodes payloads from ranges of a buffer, with a fault per row."""
 
     def decode(
         self, buffer: Bytes, starts: Int64s, ends: Int64s
     ) -> tuple[pa.RecordBatch, Bytes]: ...
 
 
-def decoded_parts(
-    decoder: Decoder,
+def decode_group(
+    decoder: BatchDecoder,
     source: Bytes,
     group: FrameGroup,
-    told: Callable[[int], tuple[Reason, str]],
+    explain: Callable[[int], tuple[Reason, str]],
     too_large: int,
-    wrongs: list[WrongRow],
-) -> Iterator[Part]:
-    """A group in one go, or in halves as long as it is too large for that.
+    errors: list[RowError],
+) -> Iterator[DecodedRows]:
+    """Decode a group as a whole, or in halves as long as it is too large for that.
 
-    `told` says what a code means; a row that is too large by itself gets the code `too_large`.
+    `explain` says what a fault means; a row that is too large alone gets the fault `too_large`.
     """
     try:
-        batch, errors = decoder.decode(source, group.starts, group.ends)
+        batch, faults = decoder.decode(source, group.starts, group.ends)
     except OutputTooLargeError:
         if len(group.rows) > 1:
             for half in _halves(group):
-                yield from decoded_parts(decoder, source, half, told, too_large, wrongs)
+                yield from decode_group(decoder, source, half, explain, too_large, errors)
             return
-        reason, detail = told(too_large)
-        wrongs.append(WrongRow(int(group.rows[0]), reason, detail, str(group.schema)))
+        reason, detail = explain(too_large)
+        errors.append(RowError(int(group.rows[0]), reason, detail, str(group.schema)))
         return
-    named = str(group.schema)
-    for index in np.flatnonzero(errors).tolist():
-        reason, detail = told(int(errors[index]))
-        wrongs.append(WrongRow(int(group.rows[index]), reason, detail, named))
-    yield Part(group.rows, batch)
+    schema = str(group.schema)
+    for index in np.flatnonzero(faults).tolist():
+        reason, detail = explain(int(faults[index]))
+        errors.append(RowError(int(group.rows[index]), reason, detail, schema))
+    yield DecodedRows(group.rows, batch)
 
 
 def _halves(group: FrameGroup) -> Iterator[FrameGroup]:
     middle = len(group.rows) // 2
-    for part in (slice(None, middle), slice(middle, None)):
+    for half in (slice(None, middle), slice(middle, None)):
         yield group._replace(
-            rows=group.rows[part], starts=group.starts[part], ends=group.ends[part]
+            rows=group.rows[half], starts=group.starts[half], ends=group.ends[half]
         )
 
 
-def all_wrong(group: FrameGroup, reason: Reason, detail: str) -> list[WrongRow]:
-    """The same for every row of a group."""
-    named = str(group.schema)
-    return [WrongRow(row, reason, detail, named) for row in group.rows.tolist()]
+def group_errors(group: FrameGroup, reason: Reason, detail: str) -> list[RowError]:
+    """The same error for every row of a group."""
+    schema = str(group.schema)
+    return [RowError(row, reason, detail, schema) for row in group.rows.tolist()]
 
 
-def joined(payloads: Sequence[bytes]) -> tuple[Bytes, Int64s]:
+def join_payloads(payloads: Sequence[bytes]) -> tuple[Bytes, Int64s]:
     """Payloads end to end, and their offsets."""
     offsets = np.zeros(len(payloads) + 1, dtype=np.int64)
-    np.cumsum([len(one) for one in payloads], out=offsets[1:])
+    np.cumsum([len(payload) for payload in payloads], out=offsets[1:])
     return np.frombuffer(b"".join(payloads), dtype=np.uint8), offsets

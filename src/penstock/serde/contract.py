@@ -1,6 +1,6 @@
-"""What a topic's keys or values are written with, and read as: a schema and how it is used.
+"""What a topic's keys or values are written with and read as: a schema and how it is used.
 
-Which subject of the registry a topic's keys and values are registered under.
+Also the subject of the registry that they are registered under.
 """
 
 import base64
@@ -13,6 +13,7 @@ from typing import Any, Final, assert_never
 from penstock.schemas.model import Reference, SchemaText, SchemaType
 from penstock.serde.errors import ArgumentError, ClientError
 from penstock.serde.frame import Side
+from penstock.serde.language import SUFFIX_LIST, type_of_file
 
 
 class SubjectNames(StrEnum):
@@ -46,12 +47,7 @@ def subject_name(names: SubjectNames, topic: str, side: Side, record_name: str |
             assert_never(names)
 
 
-SUFFIXES: Final = {
-    ".avsc": SchemaType.AVRO,
-    ".proto": SchemaType.PROTOBUF,
-    ".json": SchemaType.JSON,
-}
-_EVERYBODY_HAS: Final = ("google/protobuf/", "google/type/", "confluent/")
+_WELL_KNOWN: Final = ("google/protobuf/", "google/type/", "confluent/")
 
 
 class Form(StrEnum):
@@ -69,12 +65,12 @@ class Contract:
     Without one, events are written with the latest version that the subject has.
 
     Contract(Path("order.avsc"))                     register if it is new, and write with it
-    Contract(Path("order.avsc"), auto_register=False)   must be registered: somebody else decides
-    Contract()                                       the subject's latest version, whatever it is
+    Contract(Path("order.avsc"), auto_register=False)   must be registered: others decide on changes
+    Contract()                                       the subject's latest version
     """
 
     schema: Any = None  # str | Path | a Message class | None
-    type: SchemaType | None = None  # told by a path's suffix; Avro for a text unless said here
+    type: SchemaType | None = None  # of a path by its suffix, of a text Avro unless given here
     references: tuple[Reference, ...] = ()
     names: SubjectNames = SubjectNames.TOPIC
     auto_register: bool = True
@@ -89,15 +85,15 @@ class Contract:
             case None:
                 return None
             case Path() as path:
-                kind = self.type or SUFFIXES.get(path.suffix)
+                kind = self.type or type_of_file(path)
                 if kind is None:
                     raise ArgumentError(
-                        f"{path}: the language is not known by its suffix (.avsc, .proto, .json): "
-                        "give Contract(..., type=SchemaType.AVRO)"
+                        f"{path}: unknown suffix; use {SUFFIX_LIST}, or give "
+                        "Contract(..., type=SchemaType.AVRO)"
                     )
                 return SchemaText(kind, _text_of(path), self.references)
             case str() as text:
-                if Path(text).suffix in SUFFIXES and "\n" not in text:
+                if type_of_file(Path(text)) is not None and "\n" not in text:
                     raise ArgumentError(
                         f"{text!r} is the name of a file, not a schema: give Path({text!r})"
                     )
@@ -106,8 +102,8 @@ class Contract:
                 return _source_of(message_type.DESCRIPTOR.file, refer)
             case other:
                 raise ArgumentError(
-                    f"{other!r} is no schema: give its text, the path of its file, or a generated "
-                    "Protobuf class"
+                    f"{other!r} is not a schema: give its text, the path of its file, or a "
+                    "generated Protobuf class"
                 )
 
     @property
@@ -135,7 +131,7 @@ def _source_of(file: Any, refer: Callable[[str, SchemaText], Reference]) -> Sche
     references = tuple(
         refer(imported.name, _source_of(imported, refer))
         for imported in file.dependencies
-        if not imported.name.startswith(_EVERYBODY_HAS)
+        if not imported.name.startswith(_WELL_KNOWN)
     )
     text = base64.b64encode(file.serialized_pb).decode()
     return SchemaText(SchemaType.PROTOBUF, text, references)

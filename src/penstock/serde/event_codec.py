@@ -1,43 +1,41 @@
-"""One event in one language: what a serializer needs of Avro, Protobuf and JSON alike.
+"""One event in one language: what serializers need of Avro, Protobuf and JSON alike.
 
-An encoder turns a value into a payload, a decoder a frame into a value. Both belong to one schema,
-are made once and used for many events, from any thread. Neither talks to a registry.
+An encoder turns a value into a payload, a decoder turns a frame into a value. Both belong to one
+schema, are made once and used for many events, from any thread. Neither calls a registry.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from penstock.schemas.model import ParsedSchema
 from penstock.serde.frame import Frame
 
+if TYPE_CHECKING:
+    from penstock.serde.contract import Contract
 
-class Misfit(Exception):
+Indexes: TypeAlias = tuple[int, ...]  # Protobuf: the path to a message in its file
+Payload: TypeAlias = tuple[bytes, Indexes | None]
+
+
+class InvalidValueError(Exception):
     """A value that the schema does not allow: where, and why."""
 
 
-class Written(NamedTuple):
-    """What one value became."""
-
-    payload: bytes
-    indexes: Sequence[int] | None = None  # Protobuf only
-
-
 class EventEncoder(Protocol):
-    """Writes values of one schema."""
+    """Encodes values of one schema."""
 
-    def encode(self, value: Any) -> Written:
-        """The payload, or Misfit."""
+    def encode(self, value: Any) -> Payload:
+        """The payload, or InvalidValueError."""
 
 
 class EventDecoder(Protocol):
-    """Reads what one schema wrote, as another may see it."""
+    """Decodes what one schema wrote, as another one may see it."""
 
     def decode(self, frame: Frame) -> Any:
-        """The value; raises DecodeError or BadFrame."""
+        """The value; raises DecodeError or BadFrameError."""
 
 
 class ReadAs(NamedTuple):
-    """What a program wants to see of its events."""
+    """How a program sees its events."""
 
     schema: ParsedSchema | None = None  # the reader's; None: as they were written
     message_type: Any = None  # Protobuf: a generated class
@@ -46,3 +44,18 @@ class ReadAs(NamedTuple):
     validate: bool = True  # JSON: check each value against the schema
     assert_formats: bool = False  # JSON: `format` included
     plain_indexes: bool = False  # Protobuf: the topic was written by old Python clients
+
+
+class EventCodec(Protocol):
+    """The module `event` of a language."""
+
+    def event_encoder(self, schema: ParsedSchema, contract: "Contract") -> EventEncoder:
+        """Encodes values as a contract has it."""
+
+    def event_decoder(self, writer: ParsedSchema, read_as: ReadAs) -> EventDecoder:
+        """Decodes what a schema wrote."""
+
+    def message_name(
+        self, writer: ParsedSchema, frame: Frame, *, plain_indexes: bool
+    ) -> str | None:
+        """The message that a frame names; None in languages whose schemas have only one."""

@@ -4,12 +4,12 @@
     header    record header `__value_schema_id` or `__key_schema_id`:
               01 | GUID, 16 bytes | [message indexes]     and the value is the payload alone
 
-Message indexes are Protobuf's: how many, then each, as zigzag varints; the path of positions to
-the message in its file. [0], the usual one, is the single byte 00. Old Python clients wrote plain
-varints, which can be told apart only with the schema at hand.
+Message indexes are Protobuf's: how many, then each, as zigzag varints; the path to the message in
+its file. [0], the usual one, is the single byte 00. Old Python clients wrote plain varints, which
+can be distinguished only with the schema.
 
-Reads bytes and never asks a registry. Anything may be in the bytes: what is no frame raises
-BadFrame with the reason and the place.
+Reads bytes and never calls a registry. Bytes are not trusted: what is not a frame raises
+BadFrameError with the reason and the position.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from penstock.errors import Malformed
 from penstock.serde.errors import Reason
 
 SchemaId = NewType("SchemaId", int)
-SchemaKey: TypeAlias = SchemaId | UUID  # what a frame carries; both name one schema for ever
+SchemaKey: TypeAlias = SchemaId | UUID  # what a frame carries; both always name the same schema
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 ID_MAGIC: Final = 0
@@ -42,19 +42,19 @@ assert _PREFIX.size == PREFIX_BYTES
 
 
 class Side(StrEnum):
-    """The half of a record that a frame is about."""
+    """The key or the value of a record."""
 
     KEY = "key"
     VALUE = "value"
 
     @property
     def header_name(self) -> str:
-        """The record header that carries this side's schema in the header form."""
+        """The record header that names the schema of the key or value in the header form."""
         return f"__{self}_schema_id"
 
 
-class BadFrame(Malformed):
-    """Bytes that are no frame; `kind` is the reason as a label."""
+class BadFrameError(Malformed):
+    """Bytes that are not a frame; `kind` is the reason as a label."""
 
     def __init__(self, kind: Reason, reason: str, position: int) -> None:
         super().__init__(reason, position)
@@ -75,11 +75,11 @@ class Frame(NamedTuple):
         return self.source is not self.content
 
     def payload(self) -> bytes:
-        """What was written with the schema, where no message indexes come first."""
+        """The payload, in languages without message indexes."""
         if not self.in_header:
             return self.content[self.position :]
         if self.position != len(self.source):
-            raise BadFrame(
+            raise BadFrameError(
                 Reason.TRAILING_BYTES, "the header goes on after the GUID", self.position
             )
         return self.content
@@ -90,7 +90,7 @@ class Frame(NamedTuple):
         if not self.in_header:
             return indexes, self.content[end:]
         if end != len(self.source):
-            raise BadFrame(Reason.TRAILING_BYTES, "the header goes on after the indexes", end)
+            raise BadFrameError(Reason.TRAILING_BYTES, "the header goes on after the indexes", end)
         return indexes, self.content
 
 
@@ -109,17 +109,17 @@ def read_frame(content: bytes, headers: Headers | None = None, side: Side = Side
 def _read_key(source: bytes) -> tuple[SchemaKey, int]:
     size_bytes = len(source)
     if size_bytes == 0:
-        raise BadFrame(Reason.NOT_FRAMED, "there are no bytes, not even a magic byte", 0)
+        raise BadFrameError(Reason.NOT_FRAMED, "there are no bytes, not even a magic byte", 0)
     magic = source[0]
     if magic == ID_MAGIC:
         if size_bytes < PREFIX_BYTES:
-            raise BadFrame(Reason.TRUNCATED_FRAME, "ends inside the schema id", size_bytes)
+            raise BadFrameError(Reason.TRUNCATED_FRAME, "ends inside the schema id", size_bytes)
         return SchemaId(_PREFIX.unpack_from(source)[1]), PREFIX_BYTES
     if magic == GUID_MAGIC:
         if size_bytes < GUID_BYTES:
-            raise BadFrame(Reason.TRUNCATED_FRAME, "ends inside the schema GUID", size_bytes)
+            raise BadFrameError(Reason.TRUNCATED_FRAME, "ends inside the schema GUID", size_bytes)
         return UUID(bytes=source[1:GUID_BYTES]), GUID_BYTES
-    raise BadFrame(Reason.NOT_FRAMED, f"starts with byte {magic:#04x}, not 00 or 01", 0)
+    raise BadFrameError(Reason.NOT_FRAMED, f"starts with byte {magic:#04x}, not 00 or 01", 0)
 
 
 def read_indexes(
@@ -130,27 +130,27 @@ def read_indexes(
     if count == 0:
         return _FIRST_MESSAGE, position
     if not 0 < count <= INDEXES_MAX:
-        raise BadFrame(Reason.BAD_INDEXES, f"{count} message indexes", position)
+        raise BadFrameError(Reason.BAD_INDEXES, f"{count} message indexes", position)
     indexes = []
     for _ in range(count):
         index, position = _read_varint(source, position, plain=plain)
         if not 0 <= index <= INDEX_MAX:
-            raise BadFrame(Reason.BAD_INDEXES, f"a message index of {index}", position)
+            raise BadFrameError(Reason.BAD_INDEXES, f"a message index of {index}", position)
         indexes.append(index)
     return tuple(indexes), position
 
 
 def _read_varint(source: bytes, position: int, *, plain: bool) -> tuple[int, int]:
     number = 0
-    for place in range(_VARINT_BYTES_MAX):
-        at = position + place
+    for index in range(_VARINT_BYTES_MAX):
+        at = position + index
         if at >= len(source):
-            raise BadFrame(Reason.TRUNCATED_FRAME, "ends inside the message indexes", at)
+            raise BadFrameError(Reason.TRUNCATED_FRAME, "ends inside the message indexes", at)
         byte = source[at]
-        number |= (byte & 0x7F) << (7 * place)
+        number |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return (number if plain else (number >> 1) ^ -(number & 1)), at + 1
-    raise BadFrame(Reason.BAD_INDEXES, "a message index of too many bytes", position)
+    raise BadFrameError(Reason.BAD_INDEXES, "a message index of too many bytes", position)
 
 
 def write_indexes(indexes: Sequence[int], *, plain: bool = False) -> bytes:
@@ -170,7 +170,7 @@ def _varints(numbers: Iterable[int], *, plain: bool) -> Iterable[bytes]:
 
 
 def write_prefix(schema_id: SchemaId, indexes: Sequence[int] | None = None) -> bytes:
-    """What comes before a payload in the prefix form."""
+    """The bytes before a payload in the prefix form."""
     prefix = _PREFIX.pack(ID_MAGIC, schema_id)
     return prefix if indexes is None else prefix + write_indexes(indexes)
 

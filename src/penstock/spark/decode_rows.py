@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from penstock.columns.arrow_records import ArrowArray, bytes_to_arrow, headers_to_arrow
 from penstock.columns.compiled import Bools
-from penstock.columns.open_batches import Wanted
-from penstock.columns.record_columns import BytesColumn, BytesPlaces, RecordColumns
+from penstock.columns.open_batches import RecordParts
+from penstock.columns.record_columns import BytesColumn, BytesSpans, RecordColumns
 from penstock.model import TopicPartition
 from penstock.protocol.batch import LOG_APPEND_TIME
 from penstock.serde.batch_serializers import BatchDeserializer, ReadBatch
@@ -39,15 +39,15 @@ class UnreadableRecordError(ClientError):
     """A record that cannot be decoded, where that ends the query."""
 
 
-def opened_parts(plan: DecodePlan) -> Wanted:
+def opened_parts(plan: DecodePlan) -> RecordParts:
     """Which parts of a record must be opened."""
     requested, decodes = plan.record_columns, plan.decodes_value or plan.decodes_key
     is_raw, has_value = plan.value is PayloadFormat.RAW, columns.VALUE in requested
-    return Wanted(
+    return RecordParts(
         keys=plan.decodes_key or bool(requested & {columns.KEY, columns.KEY_BYTES}),
         values=is_raw and has_value,
         headers=decodes or columns.HEADERS in requested,
-        value_places=plan.decodes_value
+        value_spans=plan.decodes_value
         or columns.SCHEMA_ID in requested
         or (has_value and not is_raw),
     )
@@ -92,7 +92,7 @@ class _RowErrors:
             errors[row] = dict(zip(names, values, strict=True))
         return pa.array(errors, columns.ERROR_TYPE)
 
-    def originals(self, column: BytesPlaces | BytesColumn | None, rows: int) -> ArrowArray:
+    def originals(self, column: BytesSpans | BytesColumn | None, rows: int) -> ArrowArray:
         """The bytes of what could not be decoded, and null in all other rows."""
         if not self._rows:
             return all_null(rows, pa.binary())
@@ -143,9 +143,9 @@ class RowMaker:
         errors: _RowErrors,
     ) -> None:
         plan = self._plan
-        assert records.value_places is not None, "opened because it is decoded"
-        read = self._read(records, records.value_places, headers, Side.VALUE, plan.fields)
-        for error in read.wrongs:
+        assert records.value_spans is not None, "opened because it is decoded"
+        read = self._read(records, records.value_spans, headers, Side.VALUE, plan.fields)
+        for error in read.errors:
             errors.add(error.row, error.reason, error.detail, Side.VALUE)
         for name in plan.fields:
             arrow_type = plan.schema.field(name).type
@@ -159,10 +159,10 @@ class RowMaker:
     ) -> ArrowArray:
         assert records.keys is not None, "opened because it is decoded"
         read = self._read(records, bytes_to_arrow(records.keys), headers, Side.KEY, None)
-        for error in read.wrongs:
+        for error in read.errors:
             errors.add(error.row, error.reason, error.detail, Side.KEY)
         is_null = np.zeros(len(records), dtype=np.bool_)
-        is_null[[error.row for error in read.wrongs]] = True
+        is_null[[error.row for error in read.errors]] = True
         if records.keys.valid is not None:
             is_null |= ~records.keys.valid
         key = single_column(read.batch, is_null)
@@ -175,7 +175,7 @@ class RowMaker:
     def _read(
         self,
         records: RecordColumns,
-        values: "BytesPlaces | ArrowArray",
+        values: "BytesSpans | ArrowArray",
         headers: "ArrowArray | None",
         side: Side,
         fields: tuple[str, ...] | None,
@@ -235,7 +235,7 @@ class RowMaker:
             column = records.values if is_value else records.keys
             assert column is not None, "opened because it is requested"
             return bytes_to_arrow(column)
-        return errors.originals(records.value_places if is_value else records.keys, rows)
+        return errors.originals(records.value_spans if is_value else records.keys, rows)
 
 
 def single_column(batch: pa.RecordBatch, is_null: Bools) -> ArrowArray:
@@ -286,7 +286,7 @@ def _headers(records: RecordColumns) -> ArrowArray:
 
 def _schema_ids(records: RecordColumns) -> ArrowArray:
     """From the prefix; null for values without one, and for ids beyond 31 bits."""
-    values = records.value_places
+    values = records.value_spans
     assert values is not None, "opened because it is requested"
     content, starts, sizes = values.source, values.starts, values.ends - values.starts
     ids = np.zeros(len(starts), dtype=np.int64)

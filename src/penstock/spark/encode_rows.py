@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import ErrorCode, Refused
 from penstock.schemas.model import SchemaType
-from penstock.serde.batch_serializers import BatchSerializer, Encoded
+from penstock.serde.batch_serializers import BatchSerializer, FramedBatch
 from penstock.serde.contract import Form
 from penstock.serde.errors import ClientError
 from penstock.serde.frame import Side
@@ -113,7 +113,7 @@ class PayloadEncoder:
             )
         self._plan = plan
         client = registry_client(registry_url)
-        schema = Serializer(client, topic, plan.contract, side=side).prepare()[1]
+        schema = Serializer(client, topic, plan.contract, side=side).prepare().schema
         self._is_json = schema.type is SchemaType.JSON
         self._serializer = BatchSerializer(client, topic, plan.contract, side=side)
 
@@ -145,7 +145,7 @@ class PayloadEncoder:
             raise ClientError(f"{self._serializer.subject}: {error}") from None
 
 
-def as_column(encoded: Encoded) -> Any:
+def as_column(encoded: FramedBatch) -> Any:
     """Contiguous values as an Arrow column over the same memory."""
     buffers: list[Any] = [encoded.offsets, encoded.buffer]
     return pa.Array.from_buffers(

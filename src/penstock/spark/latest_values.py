@@ -130,8 +130,8 @@ def _decoded(plan: ReadPlan, partition: TopicPartition, batch: pa.RecordBatch) -
         read = deserializer.deserialize_many(
             batch.column("value"), headers if len(headers.flatten()) else None
         )
-        if read.wrongs and decode.on_error is not OnError.NULL:
-            error = read.wrongs[0]
+        if read.errors and decode.on_error is not OnError.NULL:
+            error = read.errors[0]
             raise UnreadableRecordError(
                 f"{partition} at offset {batch.column('offset')[error.row]}: cannot decode the"
                 f" value ({error.reason}: {error.detail}); with onError=null the row would be nulls"

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.columns.open_batches import Limits, open_pages
+from penstock.columns.open_batches import PageLimits, open_pages
 from penstock.columns.record_columns import RecordColumns
 from penstock.columns.vm.payloads import OutputTooLargeError
 from penstock.errors import ErrorCode, Malformed, Refused
@@ -42,7 +42,7 @@ _UNKNOWN_TOPIC: Final = frozenset(
     {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
 )
 _TOPICS_MAX: Final = 1_000
-_PAGE: Final = Limits(page_bytes=4 << 20)  # of opened records: compressed ones may grow a lot
+_PAGE: Final = PageLimits(page_bytes=4 << 20)  # of opened records: compressed ones may grow a lot
 
 
 class _OffsetSizes:
@@ -166,7 +166,7 @@ def _pages(plan: ReadPlan, chunk: Chunk, offsets: OffsetRange) -> Iterator[Recor
             chunk.records,
             start_offset=max(chunk.start_offset, offsets.start),
             end_offset=offsets.end,
-            wanted=opened_parts(plan.decode),
+            parts=opened_parts(plan.decode),
             aborted=chunk.aborted if plan.isolation is Isolation.READ_COMMITTED else None,
             limits=_PAGE,
         )

@@ -143,10 +143,10 @@ class _Decode:
             middle = len(values) // 2
             halves = (values.slice(0, middle), values.slice(middle))
             return pa.concat_arrays([self.run(pa.concat_arrays([half])) for half in halves])
-        if read.wrongs:
-            self._fail_or_null(f"({read.wrongs[0].reason}: {read.wrongs[0].detail})")
+        if read.errors:
+            self._fail_or_null(f"({read.errors[0].reason}: {read.errors[0].detail})")
         is_null = values.is_null().to_numpy(zero_copy_only=False).copy()
-        is_null[[error.row for error in read.wrongs]] = True
+        is_null[[error.row for error in read.errors]] = True
         column, unfit = fit_rows(single_column(read.batch, is_null), self.arrow_type)
         if unfit.any():
             self._fail_or_null("(out of the range of Spark's type for it)")

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.schemas.json import JsonSchema, parse
-from penstock.serde.event_codec import Misfit
+from penstock.serde.event_codec import InvalidValueError
 from penstock.serde.json.arrow_values import NotPlain, values_of
 from penstock.serde.json.batch import rows_of
-from penstock.serde.json.columns import JsonRows
+from penstock.serde.json.columns import JsonRowsEncoder
 from penstock.serde.json.event import JsonEventEncoder
 from penstock.serde.json.value_types import columns_of
 
@@ -142,16 +142,16 @@ def one_by_one(schema: JsonSchema, rows: list[Any]) -> Any:
     made = []
     for row, value in enumerate(rows):
         try:
-            made.append(PREFIX + one.encode(value).payload)
-        except Misfit as wrong:
+            made.append(PREFIX + one.encode(value)[0])
+        except InvalidValueError as wrong:
             return f"row {row}: {wrong}"
     return made
 
 
 def at_once(schema: JsonSchema, rows: Any) -> Any:
     try:
-        return payloads(JsonRows(schema).write(rows, PREFIX))
-    except Misfit as wrong:
+        return payloads(JsonRowsEncoder(schema).encode(rows, PREFIX))
+    except InvalidValueError as wrong:
         return str(wrong)
 
 
@@ -201,11 +201,11 @@ def test_what_json_refuses_is_refused_and_the_rest_says_the_same(rows: list[Any]
 def test_the_first_row_that_the_schema_does_not_allow_is_named() -> None:
     schema = parse(json.dumps(OBJECT))
     good = {"flag": True, "must": None}
-    with pytest.raises(Misfit, match=r"^row 2: .*must.*required"):
-        JsonRows(schema).write([good, good, {"flag": True}, {}], PREFIX)
-    with pytest.raises(Misfit, match=r"^row 1: Out of range float"):
-        JsonRows(schema).write([good, {**good, "number": math.nan}], PREFIX)
-    assert payloads(JsonRows(schema).write((good,), b"")) == [b'{"flag":true,"must":null}']
+    with pytest.raises(InvalidValueError, match=r"^row 2: .*must.*required"):
+        JsonRowsEncoder(schema).encode([good, good, {"flag": True}, {}], PREFIX)
+    with pytest.raises(InvalidValueError, match=r"^row 1: Out of range float"):
+        JsonRowsEncoder(schema).encode([good, {**good, "number": math.nan}], PREFIX)
+    assert payloads(JsonRowsEncoder(schema).encode((good,), b"")) == [b'{"flag":true,"must":null}']
 
 
 @given(batch=batches())
@@ -262,7 +262,7 @@ def test_a_key_that_comes_twice_in_a_map_is_refused_as_before() -> None:
     twice = pa.array([[("k", 1.0), ("k", 2.0)]], pa.map_(pa.string(), pa.float64()))
     batch = pa.RecordBatch.from_arrays([twice], names=["map"])
     with pytest.raises(KeyError):
-        JsonRows(parse(json.dumps(OBJECT))).write(batch, PREFIX)
+        JsonRowsEncoder(parse(json.dumps(OBJECT))).encode(batch, PREFIX)
 
 
 def test_whole_values_are_a_column_of_text() -> None:
@@ -272,7 +272,7 @@ def test_whole_values_are_a_column_of_text() -> None:
     empty = pa.RecordBatch.from_struct_array(nothing)
     assert at_once(parse(json.dumps({**OBJECT, "required": []})), empty) == [PREFIX + b"{}"] * 2
     with pytest.raises(ValueError, match="no property 'colour'"):
-        JsonRows(ANYTHING).write(pa.RecordBatch.from_pydict({"colour": ["red"]}), b"")
+        JsonRowsEncoder(ANYTHING).encode(pa.RecordBatch.from_pydict({"colour": ["red"]}), b"")
 
 
 def test_a_single_event_is_written_without_loading_a_kernel() -> None:

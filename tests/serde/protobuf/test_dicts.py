@@ -17,8 +17,8 @@ from penstock.columns.protobuf.dict_program import ONEOFS_MAX
 from penstock.columns.protobuf.run import encode_dicts
 from penstock.columns.vm.payloads import PayloadLimits, PayloadsTooLargeError
 from penstock.schemas.protobuf import parse
-from penstock.serde.event_codec import Misfit
-from penstock.serde.protobuf.columns import ProtobufRows
+from penstock.serde.event_codec import InvalidValueError
+from penstock.serde.protobuf.columns import ProtobufRowsEncoder
 from penstock.serde.protobuf.compile_dicts import INSTRUCTIONS_MAX, compile_dicts
 from penstock.serde.protobuf.event import UNFIT, MessageTypes, as_dict, payload_of
 
@@ -224,15 +224,15 @@ def test_whatever_upb_takes_in_a_usual_way_is_taken(row: Any, order: Any) -> Non
 )
 def test_anything_else_is_for_upb_to_say(row: Any, order: Any) -> None:
     assert written(order, row) is None
-    rows = ProtobufRows(parse(SHOP), "shop.Order")
+    rows = ProtobufRowsEncoder(parse(SHOP), "shop.Order")
     wanted = by_upb(order, row)
     if wanted is not None:
-        assert payloads(rows.write([{"id": 1}, row], PREFIX))[1] == PREFIX + wanted
+        assert payloads(rows.encode([{"id": 1}, row], PREFIX))[1] == PREFIX + wanted
         return
     with pytest.raises(UNFIT) as refused:
         payload_of(order(**row))
-    with pytest.raises(Misfit) as misfit:
-        rows.write([{"id": 1}, row, {}], PREFIX)
+    with pytest.raises(InvalidValueError) as misfit:
+        rows.encode([{"id": 1}, row, {}], PREFIX)
     told, _, _ = str(refused.value).partition("<class")  # of which there are two
     assert str(misfit.value).startswith(f"row 1: {told}")
 
@@ -246,11 +246,11 @@ def test_what_is_missing_is_named_where_upb_crashes_over_it_and_as_it_does_elsew
     row: dict[str, Any] = {"many": [{"sku": "a"}, {}], "one": {}, "numbers": {1: 0}}
     assert written(message_type, row) is None
     with pytest.raises(
-        Misfit, match=r"^row 0: .* missing required fields: id,one.sku,many\[1\].sku$"
+        InvalidValueError, match=r"^row 0: .* missing required fields: id,one.sku,many\[1\].sku$"
     ):
-        ProtobufRows(parse(text), None).write([row], PREFIX)
-    with pytest.raises(Misfit, match=r"missing required fields: by_name\['k'\].sku$"):
-        ProtobufRows(parse(text), None).write([{"id": 1, "by_name": {"k": {}}}], PREFIX)
+        ProtobufRowsEncoder(parse(text), None).encode([row], PREFIX)
+    with pytest.raises(InvalidValueError, match=r"missing required fields: by_name\['k'\].sku$"):
+        ProtobufRowsEncoder(parse(text), None).encode([{"id": 1, "by_name": {"k": {}}}], PREFIX)
     del row["numbers"]
     with pytest.raises(EncodeError) as ours:
         payload_of(message_type(**row))
@@ -262,11 +262,11 @@ def test_what_is_missing_is_named_where_upb_crashes_over_it_and_as_it_does_elsew
 def test_messages_among_dicts_and_other_sequences_are_written(order: Any) -> None:
     rows: list[Any] = [{"id": 1}, {"id": 2, "at": NOW}]
     wanted = [PREFIX + order(**row).SerializeToString() for row in rows]
-    writer = ProtobufRows(parse(SHOP), "shop.Order")
-    assert payloads(writer.write(rows, PREFIX)) == wanted
-    assert payloads(writer.write(tuple(rows), PREFIX)) == wanted
-    assert payloads(writer.write([rows[0], order(**rows[1])], PREFIX)) == wanted
-    assert writer.write([], PREFIX)[1].tolist() == [0]
+    writer = ProtobufRowsEncoder(parse(SHOP), "shop.Order")
+    assert payloads(writer.encode(rows, PREFIX)) == wanted
+    assert payloads(writer.encode(tuple(rows), PREFIX)) == wanted
+    assert payloads(writer.encode([rows[0], order(**rows[1])], PREFIX)) == wanted
+    assert writer.encode([], PREFIX)[1].tolist() == [0]
 
 
 def test_nothing_is_kept_of_the_rows_whether_they_are_taken_or_not(order: Any) -> None:
@@ -291,7 +291,7 @@ def test_nothing_is_kept_of_the_rows_whether_they_are_taken_or_not(order: Any) -
 
 
 def test_rows_that_another_thread_changes_never_crash(order: Any) -> None:
-    writer = ProtobufRows(parse(SHOP), "shop.Order")
+    writer = ProtobufRowsEncoder(parse(SHOP), "shop.Order")
     rows: list[Any] = []
     stopping = threading.Event()
 
@@ -313,7 +313,7 @@ def test_rows_that_another_thread_changes_never_crash(order: Any) -> None:
     try:
         for _ in range(300):
             some = list(rows)
-            assert len(writer.write(some, PREFIX)[1]) == len(some) + 1
+            assert len(writer.encode(some, PREFIX)[1]) == len(some) + 1
     finally:
         stopping.set()
         changing.join()
@@ -379,7 +379,7 @@ def test_messages_beyond_what_a_program_holds_are_left_to_upb() -> None:
     assert compile_dicts(type_of(wide).DESCRIPTOR) is None
     row = {"a0": 1, f"b{ONEOFS_MAX}": 2}
     wanted = type_of(wide)(**row).SerializeToString()
-    assert payloads(ProtobufRows(parse(wide), None).write([row], b"")) == [wanted]
+    assert payloads(ProtobufRowsEncoder(parse(wide), None).encode([row], b"")) == [wanted]
 
 
 def test_a_message_of_very_many_is_walked_as_far_as_a_program_goes() -> None:

@@ -15,9 +15,9 @@ from penstock.schemas.protobuf import parse as parse_protobuf
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
 from penstock.serde.errors import DecodeError
-from penstock.serde.event_codec import Misfit
+from penstock.serde.event_codec import InvalidValueError
 from penstock.serde.frame import write_prefix
-from penstock.serde.protobuf.columns import ProtobufRows
+from penstock.serde.protobuf.columns import ProtobufRowsEncoder
 from penstock.serde.protobuf.event import DEPTH_MAX, MessageTypes, ProtobufEventEncoder
 from penstock.serde.protobuf.types import DURATION, TIMESTAMP, WRAPPERS
 from penstock.serde.serializers import Deserializer, Serializer
@@ -133,7 +133,7 @@ def test_columns_asked_for_before_any_event_are_of_the_first_message_there_was(
 ) -> None:
     read = BatchDeserializer(registry, topic)
     assert read.arrow_schema().names == ["id"]
-    assert not read.deserialize_many(contents).wrongs
+    assert not read.deserialize_many(contents).errors
 
 
 def test_an_event_says_which_message_it_is(
@@ -193,10 +193,10 @@ def nested(levels: int) -> dict[str, Any]:
 
 def test_what_is_nested_too_deep_to_be_read_is_not_written() -> None:
     schema = parse_protobuf('syntax = "proto3"; message N { int32 v = 1; N next = 2; }')
-    one, many = ProtobufEventEncoder(schema), ProtobufRows(schema, None)
-    payload = one.encode(nested(DEPTH_MAX)).payload
-    assert many.write([nested(DEPTH_MAX)], b"")[0].tobytes() == payload
-    with pytest.raises(Misfit, match="nested more than 100 deep"):
+    one, many = ProtobufEventEncoder(schema), ProtobufRowsEncoder(schema, None)
+    payload = one.encode(nested(DEPTH_MAX))[0]
+    assert many.encode([nested(DEPTH_MAX)], b"")[0].tobytes() == payload
+    with pytest.raises(InvalidValueError, match="nested more than 100 deep"):
         one.encode(nested(DEPTH_MAX + 1))
-    with pytest.raises(Misfit, match="row 1: messages are nested more than 100 deep"):
-        many.write([nested(1), nested(DEPTH_MAX + 1)], b"")
+    with pytest.raises(InvalidValueError, match="row 1: messages are nested more than 100 deep"):
+        many.encode([nested(1), nested(DEPTH_MAX + 1)], b"")

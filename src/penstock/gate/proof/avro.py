@@ -41,7 +41,7 @@ from penstock.schemas.avro.tree import (
 )
 from penstock.schemas.model import Difference
 from penstock.serde.avro.event_reader import EventReader
-from penstock.serde.avro.varints import Unreadable
+from penstock.serde.avro.varints import UnreadableError
 
 BRANCH_PAIRS_MAX: Final = 100_000  # fastavro compares every two branches, for every event
 _DETAILS: Final = frozenset(("name", "symbols", "size"))
@@ -80,7 +80,7 @@ def trials(
             tried.add(payload)
             try:
                 event = own.read(payload)
-            except Unreadable:
+            except UnreadableError:
                 continue  # the writer's own reader refuses it
             yield _read(event, payload, reads)
 
@@ -94,7 +94,7 @@ def _branches(root: Node) -> int:
 def _read(event: Any, payload: bytes, reads: EventReader) -> Attempt:
     try:
         return Attempt(event, payload, ("", reads.read(payload)), None)
-    except Unreadable as error:
+    except UnreadableError as error:
         return Attempt(event, payload, None, shortened(error.detail))
 
 

@@ -1,9 +1,9 @@
-"""Many Avro payloads at once: bytes to an Arrow batch and back, with an error per row.
+"""Many Avro payloads at once: bytes to an Arrow batch and back, with a fault per row.
 
 A decoder is made once for a pair of schemas and used for every batch. Nothing is silently wrong: a
-row that cannot be read is null in every column and has its reason in `faults`; its neighbours never
-know. Columns have the types that `avro_types` says; a column whose type contains itself is JSON
-text, read row by row and so much slower.
+row that cannot be decoded is null in every column and has its reason in `faults`; other rows are
+not affected. Columns have the types of `avro.types`; a column whose type contains itself is JSON
+text, decoded row by row and so much slower.
 
     decoder = AvroBatchDecoder(writer, reader, columns=["id", "total"])
     batch, faults = decoder.decode(buffer, starts, ends)
@@ -43,7 +43,7 @@ from penstock.serde.avro.rows import (
     batch_rows,
     payloads_of,
 )
-from penstock.serde.avro.types import NotExpressible, arrow_type
+from penstock.serde.avro.types import NotExpressibleError, arrow_type
 
 __all__ = ["AvroBatchDecoder", "AvroBatchEncoder", "AvroFault"]
 
@@ -52,7 +52,7 @@ class AvroBatchDecoder:
     """Reads what one schema wrote into the columns of another, or of the same one.
 
     Payloads are bare Avro: no frame around them. `columns` are names of the reader's fields, in the
-    order wanted; the others are stepped over. Safe to share between threads.
+    requested order; the others are skipped. Safe to share between threads.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class AvroBatchDecoder:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of every batch. Loads no kernel: who plans a read only wants to know."""
+        """The columns of every batch. Loads no kernel: planning a read needs only this."""
         program = self._program
         kinds = {name: one.type for name, one in zip(program.names, program.shapes, strict=True)}
         return pa.schema([(name, kinds.get(name, pa.string())) for name in self._names])
@@ -104,13 +104,12 @@ class AvroBatchDecoder:
     def _with_trees(
         self, decoded: Decoded, rows: AvroRowDecoder, source: Bytes, starts: Int64s, ends: Int64s
     ) -> tuple[pa.RecordBatch, Bytes]:
-        """The kernel's columns, and those it left. What is wrong first is for the rows to say: the
-        kernel has stepped over what it left."""
+        """The kernel's columns, and the trees, which it skipped: so rows decide on validity."""
         faults = decoded.faults.copy()
         texts: dict[str, list[str | None]] = {name: [None] * len(faults) for name in self._trees}
         payloads = payloads_of(source.data, starts, ends)
         for row, payload in enumerate(payloads):
-            value, fault = rows.read(payload)
+            value, fault = rows.decode(payload)
             faults[row] = fault or faults[row]
             if not faults[row]:
                 for name in self._trees:
@@ -139,7 +138,7 @@ def _column_type(root: Node, name: str) -> Node:
 def _is_expressible(node: Node) -> bool:
     try:
         arrow_type(node)
-    except NotExpressible:
+    except NotExpressibleError:
         return False
     return True
 
@@ -147,7 +146,7 @@ def _is_expressible(node: Node) -> bool:
 class AvroBatchEncoder:
     """Writes rows in one schema. Safe to share between threads.
 
-    Nothing is made up: a null in a field that has none is wrong with that row, never "" or 0.
+    Nothing is made up: a null in a field that has none is a fault of that row, never "" or 0.
     """
 
     def __init__(self, schema: AvroSchema, limits: PayloadLimits = USUAL_LIMITS) -> None:
@@ -155,7 +154,7 @@ class AvroBatchEncoder:
         self._root = root
         self._limits = limits
         self._schema = schema
-        self._readable = WriteLimits(root)
+        self._limits_of_reading = WriteLimits(root)
         self._types: dict[str, pa.DataType] | None = None
         self._dicts: AvroDictProgram | None = None
         if _is_expressible(root):
@@ -172,7 +171,7 @@ class AvroBatchEncoder:
         ValueError when the columns are not the schema's.
         """
         if self._types is None:
-            return self._rows.write(batch_rows(batch, self._root), prefix)
+            return self._rows.encode(batch_rows(batch, self._root), prefix)
         columns = columns_of(batch, self._root, self._types)
         encoded = encode(
             self._program,
@@ -184,17 +183,17 @@ class AvroBatchEncoder:
         return self._checked(encoded, len(prefix))
 
     def _checked(self, encoded: Encoded, prefix_bytes: int) -> tuple[Bytes, Int64s, Bytes]:
-        """What was written, and an error for each row that is beyond the limits of reading."""
+        """What was encoded, with a fault for each row beyond the limits of reading."""
         sizes = np.diff(encoded.offsets)
-        if self._readable.may_be_small:
+        if self._limits_of_reading.may_be_small:
             doubtful = np.flatnonzero(sizes)
         else:
             doubtful = np.flatnonzero(sizes > ITEMS_MAX)
         for row in doubtful.tolist():
             start, end = int(encoded.offsets[row]) + prefix_bytes, int(encoded.offsets[row + 1])
-            broken = self._readable.broken_by(encoded.buffer[start:end].tobytes())
-            if broken is not None:
-                encoded.faults[row] = AvroFault[broken.code]
+            exceeded = self._limits_of_reading.exceeded_by(encoded.buffer[start:end].tobytes())
+            if exceeded is not None:
+                encoded.faults[row] = AvroFault[exceeded.code]
         return encoded.buffer, encoded.offsets, encoded.faults
 
     @cached_property
@@ -206,13 +205,13 @@ class AvroBatchEncoder:
     ) -> tuple[Bytes, Int64s, Bytes]:
         """The same for dicts, which may leave out fields with defaults.
 
-        One by one where there is a value that is not exactly what the schema asks for, or where a
-        union's branch has to be found out.
+        One by one where a value is not exactly what the schema asks for, or where it is open which
+        branch of a union a value is.
         """
-        taken = rows if type(rows) is list else list(rows)
+        given = rows if type(rows) is list else list(rows)
         encoded = None
         if self._dicts is not None:
-            encoded = encode_dicts(self._dicts, taken, prefix, self._limits)
+            encoded = encode_dicts(self._dicts, given, prefix, self._limits)
         if encoded is None:
-            return self._rows.write(taken, prefix)
+            return self._rows.encode(given, prefix)
         return self._checked(encoded, len(prefix))

@@ -1,6 +1,6 @@
 """Framed Avro values to the columns of a reader's schema, and rows to payloads."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,41 +13,82 @@ from penstock.schemas.avro.tree import AvroType
 from penstock.schemas.model import ParsedSchema
 from penstock.serde.avro.batch import AvroBatchDecoder, AvroBatchEncoder
 from penstock.serde.avro.compile_read import VALUE
-from penstock.serde.avro.event import REASONS, AvroEventEncoder, sized
-from penstock.serde.batch_frames import FrameGroup, WrongRow
-from penstock.serde.column_codec import Part, all_wrong, decoded_parts, joined
+from penstock.serde.avro.event import REASONS, RawBytesEncoder, avro_schema, with_length
+from penstock.serde.batch_frames import FrameGroup, RowError
+from penstock.serde.column_codec import (
+    ColumnRequest,
+    DecodedRows,
+    GroupDecoder,
+    Rows,
+    RowsEncoder,
+    decode_group,
+    group_errors,
+    join_payloads,
+)
+from penstock.serde.contract import Contract
 from penstock.serde.errors import Reason
-from penstock.serde.event_codec import Misfit
+from penstock.serde.event_codec import Indexes, InvalidValueError
 
-DECODERS_MAX: Final = 1000  # then they are made anew when they are met again
+DECODERS_MAX: Final = 1000  # then all are dropped, and made again when they are needed
 
 
-class AvroColumns:
-    """Reads what any Avro schema wrote, resolved to one reader's."""
+def group_decoder(
+    reader: ParsedSchema | None, _contract: Contract, request: ColumnRequest
+) -> GroupDecoder:
+    """Decodes into the columns of a reader's schema."""
+    assert reader is not None, "only Protobuf has generated classes"
+    return AvroGroupDecoder(avro_schema(reader), request.columns)
+
+
+def rows_encoder(schema: ParsedSchema, _contract: Contract) -> RowsEncoder:
+    """Encodes rows of a schema."""
+    avro = avro_schema(schema)
+    return RawBytesRowsEncoder() if avro.root.kind is AvroType.BYTES else AvroRowsEncoder(avro)
+
+
+def most_named(
+    _reader: ParsedSchema,
+    _written: Sequence[tuple[FrameGroup, ParsedSchema]],
+    _source: Bytes,
+    *,
+    plain_indexes: bool,
+) -> None:
+    """A schema has one type."""
+    return
+
+
+def first_message(_reader: ParsedSchema, _first_version: Callable[[], ParsedSchema | None]) -> None:
+    """A schema has one type."""
+    return
+
+
+class AvroGroupDecoder:
+    """Decodes what any Avro schema wrote, resolved to one reader's."""
 
     def __init__(self, reader: AvroSchema, columns: Sequence[str] | None) -> None:
         self._reader = reader
         self._columns = columns
         self._decoders: dict[int, tuple[AvroSchema, AvroBatchDecoder]] = {}
         schema = self._decoder(reader).schema
-        # Not from_pylist: it loads pandas, where there is one, into every worker of Spark's.
-        nothing: list[Any] = [pa.nulls(0, one.type) for one in schema]
+        # Not from_pylist: it loads pandas, where it is installed, into every worker of Spark's.
+        nothing: list[Any] = [pa.nulls(0, field.type) for field in schema]
         self.empty = pa.RecordBatch.from_arrays(nothing, schema=schema)
 
-    def read(
-        self, writer: ParsedSchema, group: FrameGroup, source: Bytes, wrongs: list[WrongRow]
-    ) -> Iterator[Part]:
+    def decode(
+        self, writer: ParsedSchema, group: FrameGroup, source: Bytes, errors: list[RowError]
+    ) -> Iterator[DecodedRows]:
         """The rows of one writer's schema."""
         if not isinstance(writer, AvroSchema):
-            told = f"written as {writer.type}, to be read as AVRO"
-            wrongs += all_wrong(group, Reason.UNRESOLVABLE, told)
+            detail = f"written as {writer.type}, to be read as AVRO"
+            errors += group_errors(group, Reason.UNRESOLVABLE, detail)
         elif group.header:
-            wrongs += all_wrong(group, Reason.TRAILING_BYTES, "the header goes on after the GUID")
+            detail = "the header goes on after the GUID"
+            errors += group_errors(group, Reason.TRAILING_BYTES, detail)
         else:
             decoder = self._decoder(writer)
             if writer.root.kind is AvroType.BYTES:
-                source, group = _sized(source, group)
-            yield from decoded_parts(decoder, source, group, _told, AvroFault.TOO_LARGE, wrongs)
+                source, group = _with_lengths(source, group)
+            yield from decode_group(decoder, source, group, _explain, AvroFault.TOO_LARGE, errors)
 
     def _decoder(self, writer: AvroSchema) -> AvroBatchDecoder:
         known = self._decoders.get(id(writer))
@@ -55,46 +96,52 @@ class AvroColumns:
             if len(self._decoders) >= DECODERS_MAX:
                 self._decoders.clear()
             known = (writer, AvroBatchDecoder(writer, self._reader, self._columns))
-            self._decoders[id(writer)] = known  # the writer is kept, so its id is too
+            self._decoders[id(writer)] = known  # the writer lives, so its id is unique
         return known[1]
 
 
-def _sized(source: Bytes, group: FrameGroup) -> tuple[Bytes, FrameGroup]:
+def _with_lengths(source: Bytes, group: FrameGroup) -> tuple[Bytes, FrameGroup]:
     """Events that are bytes and nothing else are written without their length: here with it."""
     payloads = [
-        sized(source[start:end].tobytes())
+        with_length(source[start:end].tobytes())
         for start, end in zip(group.starts.tolist(), group.ends.tolist(), strict=True)
     ]
-    buffer, offsets = joined(payloads)
+    buffer, offsets = join_payloads(payloads)
     return buffer, group._replace(starts=offsets[:-1], ends=offsets[1:])
 
 
-def _told(code: int) -> tuple[Reason, str]:
+def _explain(code: int) -> tuple[Reason, str]:
     fault = AvroFault(code)
     return REASONS.get(fault.name, Reason.UNDECODABLE), fault.reason
 
 
-class AvroRows:
-    """Writes dicts or Arrow batches."""
+class AvroRowsEncoder:
+    """Encodes dicts or Arrow batches."""
 
-    indexes: Sequence[int] | None = None
+    indexes: Indexes | None = None
 
     def __init__(self, schema: AvroSchema) -> None:
         self._encoder = AvroBatchEncoder(schema)
-        self._raw = AvroEventEncoder(schema) if schema.root.kind is AvroType.BYTES else None
 
-    def write(
-        self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes
-    ) -> tuple[Bytes, Int64s]:
-        """Payloads behind a prefix, and their offsets; Misfit names the first row that is none."""
-        if self._raw is not None:
-            values = rows.column(VALUE).to_pylist() if isinstance(rows, pa.RecordBatch) else rows
-            return joined([prefix + self._raw.encode(value).payload for value in values])
+    def encode(self, rows: Rows, prefix: bytes) -> tuple[Bytes, Int64s]:
+        """Payloads after a prefix, and their offsets; InvalidValueError has the first bad row."""
         if isinstance(rows, pa.RecordBatch):
             buffer, offsets, faults = self._encoder.encode(rows, prefix)
         else:
             buffer, offsets, faults = self._encoder.encode_rows(rows, prefix)
         if faults.any():
             row = int(np.flatnonzero(faults)[0])
-            raise Misfit(f"row {row}: {AvroFault(int(faults[row])).reason}")
+            raise InvalidValueError(f"row {row}: {AvroFault(int(faults[row])).reason}")
         return buffer, offsets
+
+
+class RawBytesRowsEncoder:
+    """Encodes rows of a schema of bytes and nothing else."""
+
+    indexes: Indexes | None = None
+
+    def encode(self, rows: Rows, prefix: bytes) -> tuple[Bytes, Int64s]:
+        """Payloads after a prefix, and their offsets."""
+        values = rows.column(VALUE).to_pylist() if isinstance(rows, pa.RecordBatch) else rows
+        encoder = RawBytesEncoder()
+        return join_payloads([prefix + encoder.encode(value)[0] for value in values])

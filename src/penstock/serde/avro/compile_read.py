@@ -49,7 +49,7 @@ from penstock.serde.avro.logical_types import (
 from penstock.serde.avro.matching import matching_branch, same_name, written_fields
 from penstock.serde.avro.sizes import bytes_min
 from penstock.serde.avro.types import (
-    NotExpressible,
+    NotExpressibleError,
     arrow_type,
     decimal_bytes,
     is_nullable,
@@ -69,7 +69,7 @@ def compile_decoder(
 ) -> AvroReadProgram:
     """The program that reads what `writer` wrote as `reader` wants it, these columns of it.
 
-    NotExpressible when a wanted column contains itself, or when the program would be too long.
+    NotExpressibleError when a wanted column contains itself, or when the program would be too long.
     """
     compiler = _Compiler(AvroReadAssembler(), writer)
     if isinstance(reader, Record):
@@ -139,7 +139,7 @@ class _Compiler:
     def _resolve(self, writer: Node, reader: Node, target: Target) -> None:
         """Instructions that read one value of `writer` into `target`, made for `reader`."""
         if self._asm.here > CODE_MAX:
-            raise NotExpressible(f"the program has more than {CODE_MAX} instructions")
+            raise NotExpressibleError(f"the program has more than {CODE_MAX} instructions")
         if isinstance(writer, Union):
             self._resolve_written_union(writer, reader, target)
         elif isinstance(reader, Union):

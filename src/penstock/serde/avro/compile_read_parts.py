@@ -32,7 +32,7 @@ from penstock.schemas.avro.tree import (
     Union,
 )
 from penstock.schemas.avro.types import is_valid_default
-from penstock.serde.avro.event_defaults import NoConstant, constant
+from penstock.serde.avro.event_defaults import NoConstantError, constant
 from penstock.serde.avro.logical_types import decimal_of
 from penstock.serde.avro.sizes import bytes_min, self_containing
 from penstock.serde.avro.types import arrow_type, decimal_bytes, is_nullable, values_of
@@ -79,7 +79,7 @@ def _entries(type_: pa.DataType) -> pa.DataType:
 
 
 def target_for(node: Node, assembler: AvroReadAssembler, *, nullable: bool = False) -> Target:
-    """Slots for a type. NotExpressible comes from its Arrow type, so that must be known already."""
+    """Slots for a type whose Arrow type is known to exist."""
     if isinstance(node, Union):
         values = values_of(node)
         if len(values) == 1:
@@ -138,7 +138,7 @@ def put_constant(
     """Put `value`, a default of type `node`, into the target. What does not fit fails the row."""
     try:
         constant(node, value)
-    except NoConstant:
+    except NoConstantError:
         assembler.put(ops.FAIL, NO_SLOT, AvroFault.UNRESOLVABLE)
     else:
         _put(assembler, node, value, target)

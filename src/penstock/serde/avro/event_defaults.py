@@ -19,17 +19,17 @@ from penstock.schemas.avro.tree import (
 )
 from penstock.schemas.avro.types import is_valid_default
 from penstock.serde.avro.event_scalars import scalar_reader
-from penstock.serde.avro.varints import Budget, Unreadable
+from penstock.serde.avro.varints import Budget, UnreadableError, varint
 
 _LAYOUTS: Final = {AvroType.BOOLEAN: "<?", AvroType.FLOAT: "<f", AvroType.DOUBLE: "<d"}
 
 
-class NoConstant(Exception):
+class NoConstantError(Exception):
     """The default is no value of its type: what lacks the field cannot be read."""
 
 
 def constant(node: Node, value: JsonValue | Absent, *, plain: bool = False) -> Callable[[], Any]:
-    """Makes the value, a fresh one each time; or NoConstant."""
+    """Makes the value, a fresh one each time; or NoConstantError."""
     made = _made(node, value, plain=plain)
     if isinstance(made, list | dict):
         return lambda: copy.deepcopy(made)
@@ -38,7 +38,7 @@ def constant(node: Node, value: JsonValue | Absent, *, plain: bool = False) -> C
 
 def _made(node: Node, value: JsonValue | Absent, *, plain: bool) -> Any:
     if isinstance(value, Absent) or not is_valid_default(node, value):
-        raise NoConstant
+        raise NoConstantError
     if isinstance(node, Union):  # Avro takes the first branch that the default fits
         branch = next(branch for branch in node.branches if is_valid_default(branch, value))
         return _made(branch, value, plain=plain)
@@ -66,10 +66,10 @@ def _scalar(node: Node, value: JsonValue, *, plain: bool) -> Any:
     try:
         payload = _payload(node, value)
         if isinstance(node, Fixed) and len(payload) != node.size:
-            raise NoConstant
+            raise NoConstantError
         return read(payload, 0, Budget())[0]
-    except (Unreadable, UnicodeEncodeError, OverflowError):
-        raise NoConstant from None
+    except (UnreadableError, UnicodeEncodeError, OverflowError):
+        raise NoConstantError from None
 
 
 def _payload(node: Node, value: JsonValue) -> bytes:
@@ -82,14 +82,3 @@ def _payload(node: Node, value: JsonValue) -> bytes:
     assert isinstance(value, str)
     content = value.encode() if node.kind is AvroType.STRING else value.encode("latin-1")
     return content if isinstance(node, Fixed) else varint(len(content)) + content
-
-
-def varint(number: int) -> bytes:
-    """A zigzag number of up to 64 bits."""
-    raw = (number << 1) ^ (number >> 63)
-    output = bytearray()
-    while raw > 0x7F:
-        output.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    output.append(raw)
-    return bytes(output)

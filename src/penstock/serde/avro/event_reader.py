@@ -12,14 +12,14 @@ the same values and refuse the same payloads for the same reason.
 from typing import Any, NoReturn
 
 from penstock.schemas.avro.tree import Array, Field, Map, Node, Record, Union
-from penstock.serde.avro.event_defaults import NoConstant, constant
+from penstock.serde.avro.event_defaults import NoConstantError, constant
 from penstock.serde.avro.event_scalars import Read, scalar_reader
 from penstock.serde.avro.event_skipping import Skip, Skips
 from penstock.serde.avro.limits import EVENT_BYTES_MAX
 from penstock.serde.avro.logical_types import described
 from penstock.serde.avro.matching import matching_branch, same_name, written_fields
 from penstock.serde.avro.sizes import bytes_min, self_containing
-from penstock.serde.avro.varints import Budget, Unreadable, read_count, read_size, read_varint
+from penstock.serde.avro.varints import Budget, UnreadableError, read_count, read_size, read_varint
 
 
 class EventReader:
@@ -32,17 +32,17 @@ class EventReader:
         self._read = _Reads(writer, plain=plain).top(writer, writer if reader is None else reader)
 
     def read(self, payload: bytes) -> Any:
-        """The value, if the payload is one and nothing else; or Unreadable."""
+        """The value, if the payload is one and nothing else; or UnreadableError."""
         if len(payload) > EVENT_BYTES_MAX:
-            raise Unreadable("TOO_LARGE", f"more than {EVENT_BYTES_MAX} bytes", 0)
+            raise UnreadableError("TOO_LARGE", f"more than {EVENT_BYTES_MAX} bytes", 0)
         try:
             value, end = self._read(payload, 0, Budget())
         except IndexError:
-            raise Unreadable("TRUNCATED", "ends too soon", len(payload)) from None
+            raise UnreadableError("TRUNCATED", "ends too soon", len(payload)) from None
         except RecursionError:
-            raise Unreadable("NESTING", "values are nested too deep", 0) from None
+            raise UnreadableError("NESTING", "values are nested too deep", 0) from None
         if end != len(payload):
-            raise Unreadable("TRAILING", f"{len(payload) - end} bytes after the value", end)
+            raise UnreadableError("TRAILING", f"{len(payload) - end} bytes after the value", end)
         return value
 
 
@@ -130,7 +130,7 @@ class _Reads:
     def _constant(self, field: Field, reader: Record) -> Read:
         try:
             make = constant(field.type, field.default, plain=self._plain)
-        except NoConstant:
+        except NoConstantError:
             lacking = "a default that does not fit" if field.has_default else "no default"
             return _raises(f"{reader.full_name}.{field.name} was not written, and has {lacking}")
         return lambda _payload, at, _budget: (make(), at)
@@ -142,7 +142,7 @@ def _is_tree(node: Node) -> bool:
 
 def _raises(detail: str) -> Read:
     def fail(_payload: bytes, at: int, _: Budget) -> NoReturn:
-        raise Unreadable("UNRESOLVABLE", detail, at)
+        raise UnreadableError("UNRESOLVABLE", detail, at)
 
     return fail
 
@@ -196,7 +196,7 @@ def _union(branches: list[Read]) -> Read:
     def read(payload: bytes, at: int, budget: Budget) -> tuple[Any, int]:
         index, after = read_varint(payload, at)
         if not 0 <= index < count:
-            raise Unreadable("UNION", f"a union has no branch {index}", at)
+            raise UnreadableError("UNION", f"a union has no branch {index}", at)
         return branches[index](payload, after, budget)
 
     return read
@@ -232,7 +232,7 @@ def _map(item: Read, item_bytes_min: int) -> Read:
                 try:
                     key = payload[start:end].decode()
                 except UnicodeDecodeError:
-                    raise Unreadable("UTF8", "a key that is not UTF-8", at) from None
+                    raise UnreadableError("UTF8", "a key that is not UTF-8", at) from None
                 entries[key], at = item(payload, end, budget)
 
     return read

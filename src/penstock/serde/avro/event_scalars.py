@@ -25,7 +25,7 @@ from penstock.serde.avro.logical_types import (
     number_meaning,
 )
 from penstock.serde.avro.matching import same_name
-from penstock.serde.avro.varints import Budget, Unreadable, read_size, read_varint
+from penstock.serde.avro.varints import Budget, UnreadableError, read_size, read_varint
 
 Read: TypeAlias = Callable[[bytes, int, Budget], tuple[Any, int]]
 
@@ -71,7 +71,7 @@ def _null(_payload: bytes, at: int, _: Budget) -> tuple[None, int]:
 def _boolean(payload: bytes, at: int, _: Budget) -> tuple[bool, int]:
     byte = payload[at]
     if byte > 1:
-        raise Unreadable("BOOLEAN", "a boolean that is neither 0 nor 1", at)
+        raise UnreadableError("BOOLEAN", "a boolean that is neither 0 nor 1", at)
     return byte == 1, at + 1
 
 
@@ -88,7 +88,7 @@ def _int(payload: bytes, at: int, _: Budget) -> tuple[int, int]:
         return (byte >> 1) ^ -(byte & 1), at + 1
     number, after = read_varint(payload, at)
     if not _INT_MIN <= number <= _INT_MAX:
-        raise Unreadable("INT_RANGE", "an int of more than 32 bits", at)
+        raise UnreadableError("INT_RANGE", "an int of more than 32 bits", at)
     return number, after
 
 
@@ -103,7 +103,7 @@ def _number(kind: AvroType, meaning: NumberMeaning, *, plain: bool) -> Read:
     def read(payload: bytes, at: int, _: Budget) -> tuple[Any, int]:
         number, after = read_varint(payload, at)
         if not least <= number <= greatest:
-            raise Unreadable(code, f"{number} is no {name}", at)
+            raise UnreadableError(code, f"{number} is no {name}", at)
         return make(number * factor // divisor), after
 
     return read
@@ -190,7 +190,7 @@ def _text(payload: bytes, at: int, _: Budget) -> tuple[str, int]:
     try:
         return payload[start:end].decode(), end
     except UnicodeDecodeError:
-        raise Unreadable("UTF8", "a string that is not UTF-8", at) from None
+        raise UnreadableError("UTF8", "a string that is not UTF-8", at) from None
 
 
 def _bytes(payload: bytes, at: int, _: Budget) -> tuple[bytes, int]:
@@ -206,7 +206,7 @@ def _text_bytes(payload: bytes, at: int, budget: Budget) -> tuple[bytes, int]:
 def _plain_uuid(payload: bytes, at: int, budget: Budget) -> tuple[str, int]:
     text, end = _text(payload, at, budget)
     if not is_uuid(text):
-        raise Unreadable("UUID", f"{text[:36]!r} is no UUID", at)
+        raise UnreadableError("UUID", f"{text[:36]!r} is no UUID", at)
     return text, end
 
 
@@ -237,15 +237,15 @@ def _decimal(
         content = payload[start:end]
         number = int.from_bytes(content, "big", signed=True)
         if number.bit_length() > 8 * _DECIMAL_BYTES_MAX:
-            raise Unreadable(code, f"a decimal of more than {precision} digits", at)
+            raise UnreadableError(code, f"a decimal of more than {precision} digits", at)
         if shift > 0:
             number *= power
         elif shift < 0:
             number, lost = divmod(number, power)
             if lost:
-                raise Unreadable(code, f"a decimal has more than {scale} decimal places", at)
+                raise UnreadableError(code, f"a decimal has more than {scale} decimal places", at)
         if not -end_number < number < end_number:
-            raise Unreadable(code, f"a decimal of more than {precision} digits", at)
+            raise UnreadableError(code, f"a decimal of more than {precision} digits", at)
         if not plain:
             return Decimal(number).scaleb(-scale, _EXACT), end
         return (_unscaled(number, size) if shift else content), end
@@ -291,11 +291,11 @@ def _enum(writer: Enum, reader: Enum) -> Read | None:
     def read(payload: bytes, at: int, _: Budget) -> tuple[str, int]:
         index, after = read_varint(payload, at)
         if not 0 <= index < count:
-            raise Unreadable("ENUM", f"an enum has no symbol {index}", at)
+            raise UnreadableError("ENUM", f"an enum has no symbol {index}", at)
         symbol = symbols[index]
         if symbol is None:
             detail = f"the reader's enum has no symbol {writer.symbols[index]}, and no default"
-            raise Unreadable("SYMBOL", detail, at)
+            raise UnreadableError("SYMBOL", detail, at)
         return symbol, after
 
     return read

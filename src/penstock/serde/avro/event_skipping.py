@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from penstock.schemas.avro.tree import Array, AvroType, Enum, Fixed, Map, Node, Record, Union
 from penstock.serde.avro.limits import EVENT_BYTES_MAX, ITEMS_MAX
 from penstock.serde.avro.sizes import bytes_min, self_containing
-from penstock.serde.avro.varints import Budget, Unreadable, read_count, read_size, read_varint
+from penstock.serde.avro.varints import Budget, UnreadableError, read_count, read_size, read_varint
 
 Skip: TypeAlias = Callable[[bytes, int, Budget], int]
 _INT_MIN: Final = -(2**31)
@@ -69,16 +69,16 @@ class WriteLimits:
         self._skip = Skips(root).whole(root)
         self.may_be_small = bool(self_containing(root)) or _has_weightless_items(root)
 
-    def broken_by(self, payload: bytes) -> Unreadable | None:
+    def exceeded_by(self, payload: bytes) -> UnreadableError | None:
         """The limit that a payload, just written, is beyond; looks inside only if it may be."""
         if len(payload) > EVENT_BYTES_MAX:
             detail = f"{len(payload)} bytes, and an event has {EVENT_BYTES_MAX} at most"
-            return Unreadable("TOO_LARGE", detail, 0)
+            return UnreadableError("TOO_LARGE", detail, 0)
         if len(payload) <= ITEMS_MAX and not self.may_be_small:
             return None  # items take a byte each
         try:
             self._skip(payload, 0, Budget())
-        except Unreadable as wrong:
+        except UnreadableError as wrong:
             return wrong
         return None
 
@@ -115,13 +115,13 @@ def _int(payload: bytes, at: int, _: Budget) -> int:
         return at + 1
     number, after = read_varint(payload, at)
     if not _INT_MIN <= number <= _INT_MAX:
-        raise Unreadable("INT_RANGE", "an int of more than 32 bits", at)
+        raise UnreadableError("INT_RANGE", "an int of more than 32 bits", at)
     return after
 
 
 def _boolean(payload: bytes, at: int, _: Budget) -> int:
     if payload[at] > 1:
-        raise Unreadable("BOOLEAN", "a boolean that is neither 0 nor 1", at)
+        raise UnreadableError("BOOLEAN", "a boolean that is neither 0 nor 1", at)
     return at + 1
 
 
@@ -133,7 +133,7 @@ def _enum(count: int) -> Skip:
     def skip(payload: bytes, at: int, _: Budget) -> int:
         index, after = read_varint(payload, at)
         if not 0 <= index < count:
-            raise Unreadable("ENUM", f"an enum has no symbol {index}", at)
+            raise UnreadableError("ENUM", f"an enum has no symbol {index}", at)
         return after
 
     return skip
@@ -145,7 +145,7 @@ def _union(branches: list[Skip]) -> Skip:
     def skip(payload: bytes, at: int, budget: Budget) -> int:
         index, after = read_varint(payload, at)
         if not 0 <= index < count:
-            raise Unreadable("UNION", f"a union has no branch {index}", at)
+            raise UnreadableError("UNION", f"a union has no branch {index}", at)
         return branches[index](payload, after, budget)
 
     return skip

@@ -27,8 +27,8 @@ class RawValues:
         self._records: dict[int, list[tuple[str, _Check]]] = {}
         self._check = self._of(root)
 
-    def wrong(self, value: Any) -> str | None:
-        """What is no value of its logical type; None if nothing is."""
+    def invalid(self, value: Any) -> str | None:
+        """What is not a value of its logical type; None if there is nothing."""
         return None if self._check is None else self._check(value)
 
     def _of(self, node: Node) -> _Check | None:

@@ -6,7 +6,7 @@ and not one of Arrow's unions, because Spark, Parquet and pandas know no unions.
 symbol as text: symbols outlive the positions they have in one version of a schema. A uuid and a
 duration stay what they are written as. A decimal beyond 76 digits is left as bytes.
 
-A record that contains itself has no Arrow type: NotExpressible.
+A record that contains itself has no Arrow type: NotExpressibleError.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ _LOGICAL: Final[Mapping[str, pa.DataType]] = {
 }
 
 
-class NotExpressible(Exception):
+class NotExpressibleError(Exception):
     """A type that Arrow, and so a program, cannot have: a record within itself, or far too wide."""
 
 
@@ -82,7 +82,9 @@ class _Typing:
     def type(self, node: Node) -> pa.DataType:
         self._count += 1
         if self._count > TYPES_MAX:
-            raise NotExpressible(f"the schema has more than {TYPES_MAX} types, names written out")
+            raise NotExpressibleError(
+                f"the schema has more than {TYPES_MAX} types, names written out"
+            )
         if isinstance(node, Record):
             return self._record(node)
         if isinstance(node, Array):
@@ -99,7 +101,7 @@ class _Typing:
 
     def _record(self, record: Record) -> pa.DataType:
         if id(record) in self._open:
-            raise NotExpressible(f"the record {record.full_name} contains itself")
+            raise NotExpressibleError(f"the record {record.full_name} contains itself")
         self._open.add(id(record))
         fields = [self._field(field.name, field.type) for field in record.fields]
         self._open.remove(id(record))

@@ -1,4 +1,4 @@
-"""The smallest steps through an Avro payload: numbers, lengths and counts, none of them trusted."""
+"""The smallest parts of an Avro payload: numbers, lengths and counts. None of them is trusted."""
 
 from typing import Final
 
@@ -8,8 +8,8 @@ _VARINT_BYTES_MAX: Final = 10
 _BITS: Final = 64
 
 
-class Unreadable(Exception):
-    """What is wrong with a payload, and where; `code` is a name of `columns.avro.program.Wrong`."""
+class UnreadableError(Exception):
+    """Why a payload is invalid, and where; `code` is a name of `AvroFault`."""
 
     def __init__(self, code: str, detail: str, position: int) -> None:
         super().__init__(detail)
@@ -31,7 +31,9 @@ class Budget:
         """One level down; the caller adds it again."""
         self.levels -= 1
         if self.levels < 0:
-            raise Unreadable("NESTING", f"values are nested more than {NESTING_MAX} deep", position)
+            raise UnreadableError(
+                "NESTING", f"values are nested more than {NESTING_MAX} deep", position
+            )
 
 
 def read_varint(payload: bytes, at: int) -> tuple[int, int]:
@@ -40,24 +42,24 @@ def read_varint(payload: bytes, at: int) -> tuple[int, int]:
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
     raw = byte & 0x7F
-    for place in range(1, _VARINT_BYTES_MAX):
-        byte = payload[at + place]
-        raw |= (byte & 0x7F) << (7 * place)
+    for index in range(1, _VARINT_BYTES_MAX):
+        byte = payload[at + index]
+        raw |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             if raw >> _BITS:
                 break
-            return (raw >> 1) ^ -(raw & 1), at + place + 1
-    raise Unreadable("VARINT", "a number of more than 64 bits", at)
+            return (raw >> 1) ^ -(raw & 1), at + index + 1
+    raise UnreadableError("VARINT", "a number of more than 64 bits", at)
 
 
 def read_size(payload: bytes, at: int) -> tuple[int, int]:
     """Where sized bytes start and end."""
     size, start = read_varint(payload, at)
     if size < 0:
-        raise Unreadable("LENGTH", f"a length of {size}", at)
+        raise UnreadableError("LENGTH", f"a length of {size}", at)
     end = start + size
     if end > len(payload):
-        raise Unreadable("TRUNCATED", f"a length of {size}, beyond the end", at)
+        raise UnreadableError("TRUNCATED", f"a length of {size}, beyond the end", at)
     return start, end
 
 
@@ -69,7 +71,18 @@ def read_count(payload: bytes, at: int, item_bytes_min: int, budget: Budget) -> 
         _, after = read_varint(payload, after)
     budget.items -= count
     if budget.items < 0:
-        raise Unreadable("ITEMS", f"more than {ITEMS_MAX} items", at)
+        raise UnreadableError("ITEMS", f"more than {ITEMS_MAX} items", at)
     if item_bytes_min and count > (len(payload) - after) // item_bytes_min:
-        raise Unreadable("TRUNCATED", f"{count} items, beyond the end", at)
+        raise UnreadableError("TRUNCATED", f"{count} items, beyond the end", at)
     return count, after
+
+
+def varint(number: int) -> bytes:
+    """A zigzag number of up to 64 bits."""
+    raw = (number << 1) ^ (number >> 63)
+    output = bytearray()
+    while raw > 0x7F:
+        output.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    output.append(raw)
+    return bytes(output)

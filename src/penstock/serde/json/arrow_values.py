@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.columns.compiled import Int64s
-from penstock.serde.json.event import DECODER, UNSAYABLE
+from penstock.serde.json.event import DECODER, UNENCODABLE
 from penstock.serde.json.value_types import VALUE, JsonColumns
 
 Column: TypeAlias = Any  # an Arrow array; the stubs do not know what those of one type can do
@@ -60,7 +60,7 @@ def values_of(batch: pa.RecordBatch, known: JsonColumns) -> list[Any]:
         if known.is_object:
             return _objects(kept, batch.num_rows)
         return next((one.cells for one in members if one.name == VALUE), [])
-    except (*UNSAYABLE, KeyError, pa.ArrowException):
+    except (*UNENCODABLE, KeyError, pa.ArrowException):
         raise NotPlain from None
 
 

@@ -46,23 +46,23 @@ class JsonBatchDecoder:
         self, source: Bytes, starts: Int64s, ends: Int64s
     ) -> tuple[pa.RecordBatch, dict[int, tuple[Reason, str]]]:
         """The payloads source[starts[i]:ends[i]] as columns, and what is wrong with some rows."""
-        wrongs: dict[int, tuple[Reason, str]] = {}
+        errors: dict[int, tuple[Reason, str]] = {}
         view = source.data
         payloads = [
             view[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
-        values = self._values(payloads, wrongs)
+        values = self._values(payloads, errors)
         if self._validates:
-            self._validate(values, wrongs)
-        for row in wrongs:
+            self._validate(values, errors)
+        for row in errors:
             values[row] = None
         while True:
             try:
-                return self._batch(values), wrongs
+                return self._batch(values), errors
             except _UNFIT:
-                self._find_unfit(values, wrongs)
+                self._find_unfit(values, errors)
 
-    def _values(self, payloads: list[Any], wrongs: dict[int, tuple[Reason, str]]) -> list[Any]:
+    def _values(self, payloads: list[Any], errors: dict[int, tuple[Reason, str]]) -> list[Any]:
         try:
             return list(map(self._read, payloads))
         except UNREADABLE:
@@ -71,19 +71,19 @@ class JsonBatchDecoder:
                 try:
                     values[row] = self._read(payload)
                 except UNREADABLE as wrong:
-                    wrongs[row] = (Reason.UNDECODABLE, f"not JSON: {wrong}")
+                    errors[row] = (Reason.UNDECODABLE, f"not JSON: {wrong}")
             return values
 
-    def _validate(self, values: list[Any], wrongs: dict[int, tuple[Reason, str]]) -> None:
+    def _validate(self, values: list[Any], errors: dict[int, tuple[Reason, str]]) -> None:
         validator = self._schema.validator
         try:
-            if not wrongs and all(map(validator.is_valid, values)):
+            if not errors and all(map(validator.is_valid, values)):
                 return
         except ValueError:  # what the validator cannot look at; found below
             pass
         for row, value in enumerate(values):
-            if row not in wrongs and (violated := validation_error(validator, value)) is not None:
-                wrongs[row] = (Reason.RULE_VIOLATED, violated)
+            if row not in errors and (violated := validation_error(validator, value)) is not None:
+                errors[row] = (Reason.RULE_VIOLATED, violated)
 
     def _batch(self, values: list[Any]) -> pa.RecordBatch:
         arrays: dict[str, Any] = {}
@@ -108,17 +108,17 @@ class JsonBatchDecoder:
         given = None if value is None else value.get(name)
         return None if given is None else _dumps(given)
 
-    def _find_unfit(self, values: list[Any], wrongs: dict[int, tuple[Reason, str]]) -> None:
-        before = len(wrongs)
+    def _find_unfit(self, values: list[Any], errors: dict[int, tuple[Reason, str]]) -> None:
+        before = len(errors)
         for row, value in enumerate(values):
             if value is None:
                 continue
             try:
                 self._batch([value])
             except _UNFIT as wrong:
-                wrongs[row] = (Reason.UNDECODABLE, f"a value that no column can hold: {wrong}")
+                errors[row] = (Reason.UNDECODABLE, f"a value that no column can hold: {wrong}")
                 values[row] = None
-        assert len(wrongs) > before, "what all rows together cannot, one of them cannot"
+        assert len(errors) > before, "what all rows together cannot, one of them cannot"
 
 
 def _wanted(known: tuple[JsonColumn, ...], columns: Sequence[str] | None) -> tuple[JsonColumn, ...]:

@@ -10,14 +10,14 @@ import numpy as np
 
 from penstock.columns.compiled import Int64s
 from penstock.columns.json_values import are_plain
-from penstock.serde.json.event import ENCODER, UNSAYABLE
+from penstock.serde.json.event import ENCODER, UNENCODABLE
 
 
 def lines_of(values: list[Any]) -> bytes | None:
     """The texts of values, each with a line's end behind it, which none of them contains."""
     try:
         return ENCODER.encode_lines(values) if are_plain(values) else None
-    except UNSAYABLE:
+    except UNENCODABLE:
         return None
 
 

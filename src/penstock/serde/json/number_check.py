@@ -42,13 +42,13 @@ class NumberCheck:
     def __init__(self, schema: JsonSchema) -> None:
         self._schema = schema
 
-    def misfit(self, text: bytes, value: Any) -> str | None:
+    def invalid(self, text: bytes, value: Any) -> str | None:
         """What does not fit in a value, which has this text; None if everything does."""
-        return self.first_misfit(text, (value,))
+        return self.first_invalid(text, (value,))
 
-    def first_misfit(self, text: bytes, values: Iterable[Any]) -> str | None:
+    def first_invalid(self, text: bytes, values: Iterable[Any]) -> str | None:
         """The same for many values and their text."""
-        if not _may_misfit(text) or self._check is None:
+        if not _may_be_invalid(text) or self._check is None:
             return None
         return _first(map(_optional(self._check), values))
 
@@ -62,7 +62,7 @@ class NumberCheck:
         return _members([(one.name, one.type) for one in known.columns if one.type is not None])
 
 
-def _may_misfit(text: bytes) -> bool:
+def _may_be_invalid(text: bytes) -> bool:
     """Whether there may be such a number in a text, or in many; most have none."""
     looks = b",%b," % text.translate(_LOOKS, b"+-")
     place = looks.find(_EXPONENT)

@@ -1,9 +1,9 @@
-"""Many Protobuf payloads at once: bytes to an Arrow batch and back, with an error per row.
+"""Many Protobuf payloads at once: bytes to an Arrow batch and back, with a fault per row.
 
 A decoder is made once for a message and used for every batch. Nothing is silently wrong: a row that
-cannot be read is null in every column and has its reason in `faults`; its neighbours never know.
-Columns have the types that `protobuf_types` says; one whose type contains itself is JSON text, read
-row by row and so much slower.
+cannot be decoded is null in every column and has its reason in `faults`; other rows are not
+affected. Columns have the types of `protobuf.types`; one whose type contains itself is JSON text,
+decoded row by row and so much slower.
 
     decoder = ProtobufBatchDecoder(order_pb2.Order, columns=["id", "total"])
     batch, faults = decoder.decode(buffer, starts, ends)
@@ -23,8 +23,8 @@ from penstock.columns.protobuf.run import decode, encode
 from penstock.columns.vm.payloads import USUAL_LIMITS, Decoded, Encoded, PayloadLimits
 from penstock.protocol.varint import Buffer
 from penstock.serde.avro.compile_write import with_nulls
-from penstock.serde.avro.types import NotExpressible
-from penstock.serde.column_codec import joined
+from penstock.serde.avro.types import NotExpressibleError
+from penstock.serde.column_codec import join_payloads
 from penstock.serde.protobuf.compile_read import compile_decoder, wanted_names
 from penstock.serde.protobuf.compile_write import compile_encoder
 from penstock.serde.protobuf.rows import ProtobufRowDecoder, ProtobufRowEncoder
@@ -38,10 +38,10 @@ LIMITS: Final = PayloadLimits(items_max=USUAL_LIMITS.value_bytes_max)
 
 
 class ProtobufBatchDecoder:
-    """Reads one message, whoever wrote it.
+    """Decodes one message, whichever schema wrote it.
 
     Payloads are bare messages: no frame around them. `columns` are names of fields, in the order
-    wanted; the others are stepped over. Safe to share between threads.
+    requested; the others are skipped. Safe to share between threads.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class ProtobufBatchDecoder:
         starts: Int64s,
         ends: Int64s,
     ) -> Decoded:
-        """The kernel's columns, and those it left, for the rows it found nothing wrong with."""
+        """The kernel's columns, and the trees, which it skipped, of the rows it found valid."""
         faults = decoded.faults.copy()
         texts: dict[str, list[str | None]] = {name: [None] * len(faults) for name in self._trees}
         for row in np.flatnonzero(faults == 0).tolist():
             payload = source[starts[row] : ends[row]].tobytes()
-            told, faults[row] = rows.read(payload)
-            for name, text in told.items():
+            decoded_texts, faults[row] = rows.decode(payload)
+            for name, text in decoded_texts.items():
                 texts[name][row] = text
         columns = dict(zip(decoded.names, decoded.columns, strict=True))
         if (faults != decoded.faults).any():
@@ -112,16 +112,16 @@ def _nulled(column: ArrowArray, valid: "np.ndarray[Any, Any]") -> ArrowArray:
 def _is_expressible(message: Any, name: str) -> bool:
     try:
         arrow_type(message.fields_by_name[name])
-    except NotExpressible:
+    except NotExpressibleError:
         return False
     return True
 
 
 class ProtobufBatchEncoder:
-    """Writes rows as one message. Safe to share between threads.
+    """Encodes rows as one message. Safe to share between threads.
 
     A null is a field that is not set, and so is a column that is missing. Nothing is made up: two
-    members of a oneof, a null among items, or a name that an enum does not have is wrong with that
+    members of a oneof, a null among items, or a name that an enum does not have is a fault of that
     row. An enum may also be given by number, in a column of numbers or as digits.
     """
 
@@ -169,17 +169,17 @@ class ProtobufBatchEncoder:
         return fitting
 
     def _with_trees(self, encoded: Encoded, batch: pa.RecordBatch) -> Encoded:
-        """Behind what the kernel wrote, the fields it cannot: together they are one message."""
+        """The trees, which the kernel cannot encode, after the rest: together a message."""
         names = [name for name in batch.schema.names if name in self._trees]
         texts = [batch.column(name).to_pylist() for name in names]
         faults = encoded.faults.copy()
         payloads = []
-        for row, told in enumerate(zip(*texts, strict=True)):
+        for row, given in enumerate(zip(*texts, strict=True)):
             start, end = encoded.offsets[row], encoded.offsets[row + 1]
-            extra, fault = self._rows.write(dict(zip(names, told, strict=True)))
+            extra, fault = self._rows.encode(dict(zip(names, given, strict=True)))
             faults[row] = faults[row] or fault
             payloads.append(b"" if faults[row] else encoded.buffer[start:end].tobytes() + extra)
-        buffer, offsets = joined(payloads)
+        buffer, offsets = join_payloads(payloads)
         return Encoded(buffer, offsets, faults)
 
 

@@ -1,12 +1,12 @@
 """Framed Protobuf values to the columns of a reader's message.
 
-Which message of its schema a value is, its frame says by message indexes. Columns are those of one
-message, so values of others are wrong rows: by default of the message that most values name. Old
-Python clients wrote indexes as plain varints: where the zigzag reading leads to no message of the
-schema, the plain one is tried.
+The message indexes of a frame say which message of its schema a value is. Columns are those of one
+message, by default of the one that most values name, and values of others are errors. Old Python
+clients wrote indexes as plain varints: if the zigzag reading leads to no message of the schema, the
+plain one is tried.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
@@ -21,12 +21,21 @@ from penstock.columns.protobuf.read_program import ProtobufFault
 from penstock.columns.protobuf.run import encode_dicts
 from penstock.schemas.model import InvalidSchemaError, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
-from penstock.serde.batch_frames import FrameGroup, WrongRow
-from penstock.serde.column_codec import Part, all_wrong, decoded_parts, joined
+from penstock.serde.batch_frames import FrameGroup, RowError
+from penstock.serde.column_codec import (
+    ColumnRequest,
+    DecodedRows,
+    GroupDecoder,
+    Rows,
+    RowsEncoder,
+    decode_group,
+    group_errors,
+    join_payloads,
+)
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError, Reason
-from penstock.serde.event_codec import Misfit
-from penstock.serde.frame import BadFrame, read_indexes
+from penstock.serde.event_codec import Indexes, InvalidValueError
+from penstock.serde.frame import BadFrameError, read_indexes
 from penstock.serde.protobuf.batch import ProtobufBatchDecoder, ProtobufBatchEncoder
 from penstock.serde.protobuf.compile_dicts import compile_dicts
 from penstock.serde.protobuf.event import (
@@ -34,16 +43,45 @@ from penstock.serde.protobuf.event import (
     UNFIT,
     MessageTypes,
     ProtobufEventEncoder,
-    is_read_again,
+    is_decoded_again,
     payload_of,
+    protobuf_schema,
 )
-from penstock.serde.protobuf.payload_check import nests_freely
+from penstock.serde.protobuf.message_check import nests_freely
 from penstock.serde.protobuf.types import TimeUnit
 
 FIRST_MESSAGE: Final = (0,)
 _FIRST_BYTE: Final = 0  # how that path is written
-_PATH_BYTES_MAX: Final = 16  # of indexes told apart at once; longer ones are read one by one
+_PATH_BYTES_MAX: Final = 16  # of indexes compared as columns; longer ones are read one by one
 _NO_ROWS: Final = np.empty(0, dtype=np.int64)
+
+
+def group_decoder(
+    reader: ParsedSchema | None, contract: Contract, request: ColumnRequest
+) -> GroupDecoder:
+    """Decodes into the columns of one message of a reader's schema, or of a generated class."""
+    message_type = message_type_of(reader, contract, request.message)
+    return ProtobufGroupDecoder(message_type, request.columns, plain_indexes=request.plain_indexes)
+
+
+def rows_encoder(schema: ParsedSchema, contract: Contract) -> RowsEncoder:
+    """Encodes rows as one message of a schema."""
+    return ProtobufRowsEncoder(protobuf_schema(schema), contract.message_name)
+
+
+def first_message(
+    reader: ParsedSchema, first_version: Callable[[], ParsedSchema | None]
+) -> str | None:
+    """The first message of the subject's first version, if the reader's schema still has it.
+
+    A message that is added above it later does not change what is read.
+    """
+    schema = protobuf_schema(reader)
+    if len(schema.file.messages) > 1:
+        first = first_version()
+        if first is not None and first.name is not None and schema.has_message(first.name):
+            return first.name
+    return schema.name
 
 
 class _Path(NamedTuple):
@@ -53,8 +91,8 @@ class _Path(NamedTuple):
     size_bytes: int
 
 
-class ProtobufColumns:
-    """Reads values of one message, whichever schema wrote them."""
+class ProtobufGroupDecoder:
+    """Decodes values of one message, whichever schema wrote them."""
 
     def __init__(
         self,
@@ -69,24 +107,24 @@ class ProtobufColumns:
         self._decoder = ProtobufBatchDecoder(message_type, columns, unit=unit)
         self.empty = self._decoder.decode(b"", _NO_ROWS, _NO_ROWS)[0]
 
-    def read(
-        self, writer: ParsedSchema, group: FrameGroup, source: Bytes, wrongs: list[WrongRow]
-    ) -> Iterator[Part]:
+    def decode(
+        self, writer: ParsedSchema, group: FrameGroup, source: Bytes, errors: list[RowError]
+    ) -> Iterator[DecodedRows]:
         """The rows of one writer's schema."""
         if not isinstance(writer, ProtobufSchema):
-            told = f"written as {writer.type}, to be read as PROTOBUF"
-            wrongs += all_wrong(group, Reason.UNRESOLVABLE, told)
+            detail = f"written as {writer.type}, to be read as PROTOBUF"
+            errors += group_errors(group, Reason.UNRESOLVABLE, detail)
             return
-        for some, path in _paths(writer, group, source, self._forms, wrongs):
+        for some, path in _paths(writer, group, source, self._forms, errors):
             if path.name != self._name:
-                told = (
+                detail = (
                     f"written as {path.name}, to be read as {self._name}: one message is read, "
                     "the one that Contract(message=...) names"
                 )
-                wrongs += all_wrong(some, Reason.UNRESOLVABLE, told)
+                errors += group_errors(some, Reason.UNRESOLVABLE, detail)
                 continue
-            yield from decoded_parts(
-                self._decoder, source, some, _told, ProtobufFault.TOO_LARGE, wrongs
+            yield from decode_group(
+                self._decoder, source, some, _explain, ProtobufFault.TOO_LARGE, errors
             )
 
 
@@ -95,14 +133,14 @@ def _paths(
     group: FrameGroup,
     source: Bytes,
     forms: tuple[bool, ...],
-    wrongs: list[WrongRow],
+    errors: list[RowError],
 ) -> Iterator[tuple[FrameGroup, _Path]]:
     """The group by message, payloads without their indexes."""
     if group.header is not None:
         try:
             yield group, _path(writer, group.header, forms, is_whole=True)
-        except BadFrame as wrong:
-            wrongs += all_wrong(group, wrong.kind, str(wrong))
+        except BadFrameError as error:
+            errors += group_errors(group, error.kind, str(error))
         return
     for places in _alike(source, group.starts, group.ends):
         start, end = int(group.starts[places[0]]), int(group.ends[places[0]])
@@ -111,8 +149,8 @@ def _paths(
         )
         try:
             path = _path(writer, source[start:end].tobytes(), forms)
-        except BadFrame as wrong:
-            wrongs += all_wrong(some, wrong.kind, str(wrong))
+        except BadFrameError as error:
+            errors += group_errors(some, error.kind, str(error))
             continue
         yield some._replace(starts=some.starts + path.size_bytes), path
 
@@ -120,27 +158,29 @@ def _paths(
 def _path(
     writer: ProtobufSchema, source: bytes, forms: tuple[bool, ...], *, is_whole: bool = False
 ) -> _Path:
-    failure: BadFrame | None = None
+    failure: BadFrameError | None = None
     for plain in forms:
         try:
             indexes, end = read_indexes(source, plain=plain)
             if is_whole and end != len(source):
-                raise BadFrame(Reason.TRAILING_BYTES, "the header goes on after the indexes", end)
+                raise BadFrameError(
+                    Reason.TRAILING_BYTES, "the header goes on after the indexes", end
+                )
             return _Path(writer.message_at(indexes), end)
-        except BadFrame as wrong:
-            failure = failure or wrong
-        except InvalidSchemaError as wrong:
-            failure = failure or BadFrame(Reason.BAD_INDEXES, str(wrong), 0)
+        except BadFrameError as error:
+            failure = failure or error
+        except InvalidSchemaError as error:
+            failure = failure or BadFrameError(Reason.BAD_INDEXES, str(error), 0)
     assert failure is not None
     raise failure
 
 
 def most_named(
-    reader: ProtobufSchema,
+    reader: ParsedSchema,
     written: Sequence[tuple[FrameGroup, ParsedSchema]],
     source: Bytes,
     *,
-    plain_indexes: bool = False,
+    plain_indexes: bool,
 ) -> str | None:
     """The message of the reader's schema that most events name; of equals, the last written."""
     counts: dict[str, tuple[int, int]] = {}  # how many, and the last row
@@ -149,7 +189,8 @@ def most_named(
             for some, path in _paths(writer, group, source, _forms(plain_indexes), []):
                 count, last = counts.get(path.name, (0, -1))
                 counts[path.name] = (count + len(some.rows), max(last, int(some.rows.max())))
-    known = [name for name in counts if reader.has_message(name)]
+    schema = protobuf_schema(reader)
+    known = [name for name in counts if schema.has_message(name)]
     return max(known, key=counts.__getitem__, default=None)
 
 
@@ -206,20 +247,20 @@ def _by_content(places: Int64s, content: Bytes) -> Iterator[Int64s]:
         yield places[codes == code]
 
 
-def _told(code: int) -> tuple[Reason, str]:
+def _explain(code: int) -> tuple[Reason, str]:
     return Reason.UNDECODABLE, ProtobufFault(code).reason
 
 
-class ProtobufRows:
-    """Writes dicts, messages or Arrow batches as one message of a schema.
+class ProtobufRowsEncoder:
+    """Encodes dicts, messages or Arrow batches as one message of a schema.
 
-    Dicts go one by one, by upb, where there is a value that is not exactly what a field asks for.
+    Dicts are encoded one by one, by upb, if a value is not exactly what a field asks for.
     """
 
     def __init__(self, schema: ProtobufSchema, message_name: str | None) -> None:
-        self._one = ProtobufEventEncoder(schema, message_name)
-        self.indexes: Sequence[int] | None = self._one.indexes
-        self._message_type = MessageTypes(schema).at(self._one.indexes)
+        self._single = ProtobufEventEncoder(schema, message_name)
+        self.indexes: Indexes | None = self._single.indexes
+        self._message_type = MessageTypes(schema).at(self._single.indexes)
 
     @cached_property
     def _batches(self) -> ProtobufBatchEncoder:
@@ -229,44 +270,44 @@ class ProtobufRows:
     def _dicts(self) -> ProtobufDictProgram | None:
         return compile_dicts(self._message_type.DESCRIPTOR)
 
-    def write(
-        self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes
-    ) -> tuple[Bytes, Int64s]:
-        """Payloads behind a prefix, and their offsets; Misfit names the first row that is none."""
+    def encode(self, rows: Rows, prefix: bytes) -> tuple[Bytes, Int64s]:
+        """Payloads after a prefix, and their offsets; InvalidValueError has the first bad row."""
         if isinstance(rows, pa.RecordBatch):
             buffer, offsets, faults = self._batches.encode(rows, prefix)
             if faults.any():
                 row = int(np.flatnonzero(faults)[0])
-                raise Misfit(f"row {row}: {ProtobufFault(int(faults[row])).reason}")
+                raise InvalidValueError(f"row {row}: {ProtobufFault(int(faults[row])).reason}")
             return self._readable(buffer, offsets, len(prefix))
-        taken: list[Any] = rows if type(rows) is list else list(rows)
-        written = None if self._dicts is None else encode_dicts(self._dicts, taken, prefix)
+        given: list[Any] = rows if type(rows) is list else list(rows)
+        written = None if self._dicts is None else encode_dicts(self._dicts, given, prefix)
         if written is not None:
             return self._readable(written.buffer, written.offsets, len(prefix))
-        if set(map(type, taken)) <= {dict}:
+        if set(map(type, given)) <= {dict}:
             make = self._message_type
-            with suppress(*UNFIT):  # which row it was, and why, is found below
-                return joined([prefix + payload_of(make(**row)) for row in taken])
-        return joined([prefix + self._written(row, value) for row, value in enumerate(taken)])
+            with suppress(*UNFIT):  # the row and the reason are determined below
+                return join_payloads([prefix + payload_of(make(**row)) for row in given])
+        return join_payloads(
+            [prefix + self._encoded(row, value) for row, value in enumerate(given)]
+        )
 
     def _readable(self, buffer: Bytes, offsets: Int64s, prefix_bytes: int) -> tuple[Bytes, Int64s]:
-        """What was written, unless a row of it is beyond what is read again."""
+        """What was encoded, unless a row of it would not be decoded again."""
         sizes = np.diff(offsets) - prefix_bytes
         if (sizes > EVENT_BYTES_MAX).any():
             row = int(np.flatnonzero(sizes > EVENT_BYTES_MAX)[0])
-            raise Misfit(f"row {row}: {ProtobufFault.TOO_LARGE.reason}")
+            raise InvalidValueError(f"row {row}: {ProtobufFault.TOO_LARGE.reason}")
         if nests_freely(self._message_type.DESCRIPTOR):
             for row, (start, end) in enumerate(pairwise(offsets.tolist())):
                 payload = buffer[start + prefix_bytes : end].tobytes()
-                if not is_read_again(self._message_type, payload):
-                    raise Misfit(f"row {row}: {ProtobufFault.NESTING.reason}")
+                if not is_decoded_again(self._message_type, payload):
+                    raise InvalidValueError(f"row {row}: {ProtobufFault.NESTING.reason}")
         return buffer, offsets
 
-    def _written(self, row: int, value: Any) -> bytes:
+    def _encoded(self, row: int, value: Any) -> bytes:
         try:
-            payload, indexes = self._one.encode(value)
-        except Misfit as wrong:
-            raise Misfit(f"row {row}: {wrong}") from None
+            payload, indexes = self._single.encode(value)
+        except InvalidValueError as error:
+            raise InvalidValueError(f"row {row}: {error}") from None
         if indexes != self.indexes:
-            raise Misfit(f"row {row}: another message of the schema than the others")
+            raise InvalidValueError(f"row {row}: another message of the schema than the others")
         return payload

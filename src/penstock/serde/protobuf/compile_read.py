@@ -74,7 +74,7 @@ def wanted_names(message: Descriptor, columns: Sequence[str] | None) -> tuple[st
 def compile_decoder(
     message: Descriptor, columns: Sequence[str] | None = None, unit: TimeUnit = "us"
 ) -> ProtobufReadProgram:
-    """The program that reads these columns of a message; NotExpressible for one within itself."""
+    """The program that decodes these columns of a message; NotExpressibleError for a tree."""
     names = wanted_names(message, columns)
     for name in names:
         arrow_type(message.fields_by_name[name])

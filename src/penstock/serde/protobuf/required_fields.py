@@ -13,6 +13,21 @@ def missing_fields(message: Any) -> list[str]:
     return [] if message.IsInitialized() else list(_missing(message))
 
 
+def has_required_fields(descriptor: Any) -> bool:
+    """Whether the message type, or one within it, has a required field."""
+    seen: set[str] = set()
+    waiting = [descriptor]
+    while waiting:
+        message = waiting.pop()
+        if message.full_name in seen:
+            continue
+        seen.add(message.full_name)
+        if any(field.is_required for field in message.fields):
+            return True
+        waiting += [field.message_type for field in message.fields if field.message_type]
+    return False
+
+
 def _missing(message: Any) -> Iterator[str]:
     for field in message.DESCRIPTOR.fields:
         if field.is_required and not message.HasField(field.name):

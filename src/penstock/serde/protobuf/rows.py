@@ -1,4 +1,4 @@
-"""What a program cannot express, row by row with upb: columns of messages that contain themselves.
+"""What kernels cannot do, row by row with upb: columns of messages that contain themselves.
 
 Arrow has no type for a tree, so such a column is the text of the value in Protobuf's own JSON, with
 fields named as in the schema; google.protobuf.Struct is the JSON it stands for.
@@ -17,15 +17,15 @@ _UNSAYABLE = (json_format.Error, ValueError, TypeError, KeyError, RecursionError
 
 
 class ProtobufRowDecoder:
-    """Reads single payloads, some fields of them."""
+    """Decodes some fields of single payloads."""
 
     def __init__(self, message_type: Any, names: tuple[str, ...]) -> None:
         self._message_type = message_type
         by_name = message_type.DESCRIPTOR.fields_by_name
         self._fields = [by_name[name] for name in names]
 
-    def read(self, payload: bytes) -> tuple[dict[str, str | None], ProtobufFault]:
-        """The text of each field, and what is wrong."""
+    def decode(self, payload: bytes) -> tuple[dict[str, str | None], ProtobufFault]:
+        """The text of each field, and a fault."""
         try:
             message = self._message_type.FromString(payload)
         except DecodeError:
@@ -40,14 +40,14 @@ def _text(field: Descriptor, message: Any) -> str | None:
     if not field.is_repeated and not message.HasField(field.name):
         return None
     value = getattr(message, field.name)
-    told: Any
+    plain: Any
     if is_map(field):
-        told = {_key(key): _plain(value[key]) for key in value}
+        plain = {_key(key): _plain(value[key]) for key in value}
     elif field.is_repeated:
-        told = [_plain(one) for one in value]
+        plain = [_plain(item) for item in value]
     else:
-        told = _plain(value)
-    return json.dumps(told, ensure_ascii=False)
+        plain = _plain(value)
+    return json.dumps(plain, ensure_ascii=False)
 
 
 def _key(key: Any) -> str:
@@ -61,16 +61,16 @@ def _plain(message: Any) -> Any:
 
 
 class ProtobufRowEncoder:
-    """Writes single fields from their JSON."""
+    """Encodes single fields from their JSON."""
 
     def __init__(self, message_type: Any) -> None:
         self._message_type = message_type
 
-    def write(self, texts: dict[str, str | None]) -> tuple[bytes, ProtobufFault]:
-        """The fields as they are in a payload, and what is wrong."""
+    def encode(self, texts: dict[str, str | None]) -> tuple[bytes, ProtobufFault]:
+        """The fields as they are in a payload, and a fault."""
         try:
-            told = {name: json.loads(text) for name, text in texts.items() if text is not None}
-            message = json_format.ParseDict(told, self._message_type())
+            values = {name: json.loads(text) for name, text in texts.items() if text is not None}
+            message = json_format.ParseDict(values, self._message_type())
             return message.SerializePartialToString(), ProtobufFault.OK
         except _UNSAYABLE:
             return b"", ProtobufFault.UNFIT

@@ -7,7 +7,7 @@ microseconds unless told otherwise: digits below the unit are dropped, and in na
 beyond 2262 are not readable. google.protobuf's wrappers are the nullable value that they wrap. All
 other messages are structs, Any among them.
 
-A message that contains itself has no Arrow type (google.protobuf.Struct is one): NotExpressible.
+A message that contains itself has no Arrow type (google.protobuf.Struct is such a message).
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import pyarrow as pa
 from google.protobuf.descriptor import FieldDescriptor
 
-from penstock.serde.avro.types import NotExpressible
+from penstock.serde.avro.types import NotExpressibleError
 
 TimeUnit: TypeAlias = Literal["us", "ns"]
 Descriptor: TypeAlias = Any  # of upb, which has no types: a message's, or a field's
@@ -102,7 +102,9 @@ class _Typing:
     def _one(self, field: Descriptor) -> pa.DataType:
         self._count += 1
         if self._count > TYPES_MAX:
-            raise NotExpressible(f"the message has more than {TYPES_MAX} types, names written out")
+            raise NotExpressibleError(
+                f"the message has more than {TYPES_MAX} types, names written out"
+            )
         message = field.message_type
         if message is None:
             return SCALARS[field.type]
@@ -114,7 +116,7 @@ class _Typing:
 
     def _struct(self, message: Descriptor) -> pa.DataType:
         if message.full_name in self._open:
-            raise NotExpressible(f"the message {message.full_name} contains itself")
+            raise NotExpressibleError(f"the message {message.full_name} contains itself")
         self._open.add(message.full_name)
         fields: list[ArrowField] = [
             pa.field(one.name, self.field_type(one), nullable=bool(one.has_presence))

@@ -1,7 +1,7 @@
-"""What upb reads and no batch can hold: times out of range, and proto2's strings that are no text.
+"""What upb decodes and no column can hold: times out of range, and proto2's strings without UTF-8.
 
 Such an event is refused, one by one as in batches. Messages without such fields cost nothing: which
-fields lead to one is found out once per message.
+fields lead to one is determined once per message type.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,30 +21,30 @@ _VALIDATING: Final = "proto3"
 
 
 class _Step(NamedTuple):
-    """A field that leads to something to look at."""
+    """A field that leads to something to check."""
 
     field: Any
     is_map: bool
-    values: Any  # the field whose values are looked at: itself, or that of a map's entries
-    keys: Any  # the field of a map's keys, if those are to be looked at
+    values: Any  # the field whose values are checked: itself, or that of a map's entries
+    keys: Any  # the field of a map's keys, if those are to be checked
 
 
-class Soundness:
+class MessageCheck:
     """The check for messages of one type."""
 
     def __init__(self) -> None:
         self._leading: dict[str, bool] = {}
         self._steps: dict[str, list[_Step]] = {}
 
-    def wrong(self, message: Any) -> str | None:
-        """What no batch could hold; None if nothing is wrong."""
-        return next(self._wrongs(message), None)
+    def invalid(self, message: Any) -> str | None:
+        """What no column can hold; None if there is nothing."""
+        return next(self._invalid_values(message), None)
 
-    def _wrongs(self, message: Any) -> Iterator[str]:
+    def _invalid_values(self, message: Any) -> Iterator[str]:
         name = message.DESCRIPTOR.full_name
         if name in _TIMES:
             if not _TIMES[name](message.seconds, message.nanos):
-                yield f"{message.seconds} s and {message.nanos} ns are no {name}"
+                yield f"{message.seconds} s and {message.nanos} ns are not a {name}"
             return
         for step in self._steps_of(message.DESCRIPTOR):
             field = step.field
@@ -56,14 +56,14 @@ class Soundness:
                     yield from self._in(step.keys, key)
                     yield from self._in(step.values, value[key])
             else:
-                for one in value if field.is_repeated else (value,):
-                    yield from self._in(field, one)
+                for item in value if field.is_repeated else (value,):
+                    yield from self._in(field, item)
 
     def _in(self, field: Any, value: Any) -> Iterator[str]:
         if field is None:
             return
         if field.message_type is not None:
-            yield from self._wrongs(value)
+            yield from self._invalid_values(value)
         elif type(value) is bytes and field.type == FieldDescriptor.TYPE_STRING:
             yield f"the string {field.name} is not UTF-8"
 
@@ -79,17 +79,17 @@ class Soundness:
         if entry is not None and entry.GetOptions().map_entry:
             key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
             keys = key if _is_unchecked_text(key) else None
-            values = value if self._is_looked_at(value) else None
+            values = value if self._is_checked(value) else None
             return _Step(field, True, values, keys) if keys or values else None
-        return _Step(field, False, field, None) if self._is_looked_at(field) else None
+        return _Step(field, False, field, None) if self._is_checked(field) else None
 
-    def _is_looked_at(self, field: Any) -> bool:
+    def _is_checked(self, field: Any) -> bool:
         if field.message_type is None:
             return _is_unchecked_text(field)
         return self._leads(field.message_type)
 
     def _leads(self, descriptor: Any) -> bool:
-        """Whether there is anything to look at inside, however deep."""
+        """Whether there is anything to check inside, however deep."""
         known = self._leading.get(descriptor.full_name)
         if known is not None:
             return known
@@ -97,12 +97,12 @@ class Soundness:
         waiting = [descriptor]
         leads = False
         while waiting and not leads:
-            one = waiting.pop()
-            if one.full_name in seen:
+            inner = waiting.pop()
+            if inner.full_name in seen:
                 continue
-            seen.add(one.full_name)
-            leads = one.full_name in _TIMES or any(map(_is_unchecked_text, one.fields))
-            waiting += [field.message_type for field in one.fields if field.message_type]
+            seen.add(inner.full_name)
+            leads = inner.full_name in _TIMES or any(map(_is_unchecked_text, inner.fields))
+            waiting += [field.message_type for field in inner.fields if field.message_type]
         self._leading[descriptor.full_name] = leads
         return leads
 
@@ -113,19 +113,19 @@ def nests_freely(descriptor: Any) -> bool:
     parts: dict[str, set[str]] = {}
     waiting = [descriptor]
     while waiting:
-        one = waiting.pop()
-        if one.full_name not in parts:
-            inner = [field.message_type for field in one.fields if field.message_type is not None]
-            parts[one.full_name] = {each.full_name for each in inner}
+        message = waiting.pop()
+        if message.full_name not in parts:
+            inner = [field.message_type for field in message.fields if field.message_type]
+            parts[message.full_name] = {each.full_name for each in inner}
             waiting += inner
-    while gone := {name for name, inner in parts.items() if not inner & parts.keys()}:
-        for name in gone:
+    while ends := {name for name, inner in parts.items() if not inner & parts.keys()}:
+        for name in ends:
             del parts[name]
     return bool(parts)
 
 
 def _is_unchecked_text(field: Any) -> bool:
-    """Whether upb takes any bytes for the string."""
+    """Whether upb accepts any bytes for the string."""
     if field.type != FieldDescriptor.TYPE_STRING:
         return False
     file = descriptor_pb2.FileDescriptorProto()
