@@ -41,7 +41,7 @@ def test_every_byte_is_explained(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("7b7d", "no frame: starts with byte 0x7b"),
+        ("7b7d", "not a frame: starts with byte 0x7b"),
         ("0000", "ends inside the schema id"),
         ("000000002a01", "no message indexes"),
     ],

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
@@ -15,8 +14,8 @@ from penstock.client.delivery import RecordMetadata
 from penstock.client.errors import ClosedError, DeliveryError
 from penstock.client.producer import Producer, RoundRobin, Sticky
 from penstock.client.registry import Registry
+from penstock.columns.build_batches import bytes_layout
 from penstock.columns.partitioner import Unkeyed, assign_partitions
-from penstock.columns.record_kernels_write import BytesLayout
 from penstock.model import Millis
 from penstock.schemas.model import SchemaType
 from penstock.serde.contract import Contract, Form
@@ -177,9 +176,7 @@ def test_keys_have_the_same_partition_as_in_java_clients(
     with Producer(bootstrap, topic) as producer:
         sent = [producer.send(b"x", key=key) for key in keys]
         messages = [one.result(30).partition for one in sent]
-    content = np.frombuffer(b"".join(keys), dtype=np.uint8)
-    ends = np.cumsum([0, *map(len, keys)])
-    layout = BytesLayout(ends, content, np.empty(0, dtype=np.bool_))
+    layout = bytes_layout("key", pa.array(keys, pa.binary()))
     assert messages == assign_partitions(layout, 7, Unkeyed.sticky(0)).tolist()
 
 

@@ -262,7 +262,7 @@ def test_a_topic_without_quarantine_is_reported(bootstrap: str) -> None:
     ("name", "text", "message"),
     [
         ("mine.avsc", '{"type": "recor"}', "the reader's schema cannot be used"),
-        ("mine.txt", '"string"', "the language is not known by its suffix"),
+        ("mine.txt", '"string"', "unknown suffix"),
     ],
 )
 def test_redriving_with_an_invalid_reader_schema_fails_before_anything_is_read(
