@@ -103,7 +103,7 @@ OTHERS: list[tuple[Any, Any]] = [
     (logical("int", "date"), "2024-02-29"),
     (logical("int", "date"), 2**31 - 1),
     (logical("string", "uuid"), "no uuid"),
-    (logical("long", "timestamp-millis"), datetime(2024, 1, 1)),  # noqa: DTZ001 - no zone
+    (logical("long", "timestamp-millis"), datetime(2024, 1, 1)),  # noqa: DTZ001 - a value without a zone
 ]
 
 
