@@ -1,13 +1,13 @@
-"""Run every bench, one after another, and write what they found: `make bench`.
+"""Run all benchmarks, one after another, and write their results: `make bench`.
 
-    python -m bench                 all of them
+    python -m bench                 all benchmarks
     python -m bench serde log       these
     python -m bench --quick         those that start no Java
-    python -m bench --draw          none: only the pages and charts of what was found before
+    python -m bench --draw          none: write the pages and charts of earlier results again
 
-Leaves `bench/results.json` and `bench/results.md`, `docs/benchmarks.md`, and the charts in
-`docs/charts`. A run of some benches replaces their results and keeps the others', each with the
-date, machine and versions it was measured with.
+Writes `bench/results.json` and `bench/results.md`, `docs/benchmarks.md`, and the charts in
+`docs/charts`. A run of some benchmarks replaces their results and keeps the others, each with the
+date, machine and versions of its measurement.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from bench.charts import bench_chart, overview_chart, shown
-from bench.figures import LIMIT, Figure, ratio_text
+from bench.figures import LIMIT, Figure, ratio_text, target_text
 
 HERE: Final = Path(__file__).parent
 CHARTS: Final = Path("docs/charts")
@@ -33,15 +33,15 @@ NEEDS_JAVA: Final = ("apache_kafka", "both_servers", "apicurio", "pyspark", "pen
 SECONDS_MAX: Final = 3600
 PACKAGES: Final = ("confluent-kafka", "fastavro", "pyarrow", "numba", "pyspark")
 
-# by bench: what it found, and with what
+# by benchmark: its figures, and where they were measured
 Results: TypeAlias = dict[str, dict[str, Any]]
 
 
 def main(arguments: Sequence[str], *, root: Path = HERE.parent) -> int:
-    """Run the benches; non-zero if one of them broke."""
+    """Run the benchmarks; non-zero if one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help="benches to run; all if none is named")
-    parser.add_argument("--quick", action="store_true", help="only those that start no Java")
+    parser.add_argument("names", nargs="*", help="benchmarks to run; by default all")
+    parser.add_argument("--quick", action="store_true", help="run only those that start no Java")
     parser.add_argument("--draw", action="store_true", help="only write pages and charts again")
     options = parser.parse_args(arguments)
     if options.draw:
@@ -49,28 +49,28 @@ def main(arguments: Sequence[str], *, root: Path = HERE.parent) -> int:
         return 0
     known = benches()
     names = options.names or [name for name, java in known.items() if not (options.quick and java)]
-    if strangers := [name for name in names if name not in known]:
-        parser.error(f"no such bench: {', '.join(strangers)}. There are: {', '.join(known)}")
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"unknown benchmark {', '.join(unknown)}; known: {', '.join(known)}")
     results = read_results(root)
-    broken = []
+    failed = []
     for name in names:
         print(f"== {name}", flush=True)
         figures = run(name)
         if figures is None:
-            broken.append(name)
+            failed.append(name)
             continue
-        results[name] = {"measured": measured(), "figures": [asdict(one) for one in figures]}
+        results[name] = {"measured": measured(), "figures": [asdict(figure) for figure in figures]}
         for figure in figures:
-            told = f"{figure.name}: {shown(figure.ours)} {figure.unit}"
-            print(f"   {told} (ratio {ratio_text(figure)})", flush=True)
-        write(results, root)  # after each: a run that is broken off keeps what it has
-    if broken:
-        print(f"broken: {', '.join(broken)}", file=sys.stderr)
-    return 1 if broken else 0
+            text = f"{figure.name}: {shown(figure.ours)} {figure.unit}"
+            print(f"   {text} (ratio {ratio_text(figure)})", flush=True)
+        write(results, root)  # after each: an interrupted run keeps its results
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def benches() -> dict[str, bool]:
-    """Each bench by name, and whether it starts Java."""
+    """The benchmarks by name, and whether each starts Java."""
     texts = {path.stem: path.read_text() for path in sorted(HERE.glob("*.py"))}
     return {
         name: any(word in text for word in NEEDS_JAVA)
@@ -80,7 +80,7 @@ def benches() -> dict[str, bool]:
 
 
 def run(name: str) -> list[Figure] | None:
-    """One bench in a process of its own, so that none warms or burdens the next."""
+    """Run one benchmark in its own process, so that none affects the next."""
     done = subprocess.run(
         [sys.executable, "-m", f"bench.{name}", "--json"],
         cwd=HERE.parent,
@@ -98,11 +98,11 @@ def run(name: str) -> list[Figure] | None:
 
 
 def measured() -> dict[str, object]:
-    """When, on what machine, and with which versions."""
+    """The date, the machine and the versions."""
     now = datetime.now(UTC)  # noqa: TID251 - a report is dated
     facts: dict[str, object] = {
         "date": now.date().isoformat(),
-        "commit": _said("git", "rev-parse", "--short", "HEAD"),
+        "commit": _output_of("git", "rev-parse", "--short", "HEAD"),
         "processor": _processor(),
         "cores": os.cpu_count(),
         "kernel": platform.release(),
@@ -127,11 +127,11 @@ def _processor() -> str:
 
 
 def _java() -> str:
-    told = _said("java", "--version")
-    return told.splitlines()[0] if told else ""
+    output = _output_of("java", "--version")
+    return output.splitlines()[0] if output else ""
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except OSError:
@@ -140,17 +140,17 @@ def _said(*command: str) -> str:
 
 
 def read_results(root: Path) -> Results:
-    """What earlier runs found, of benches that are still there."""
+    """The results of earlier runs, of benchmarks that still exist."""
     path = root / "bench" / "results.json"
     if not path.exists():
         return {}
-    found: Results = json.loads(path.read_text())
+    results: Results = json.loads(path.read_text())
     known = benches()
-    return {name: bench for name, bench in found.items() if name in known}
+    return {name: bench for name, bench in results.items() if name in known}
 
 
 def write(results: Results, root: Path) -> None:
-    """The JSON for programs, the Markdown and the charts for people."""
+    """Write JSON for programs, Markdown and charts for people."""
     ordered = {name: results[name] for name in sorted(results)}
     figures = {name: figures_of(bench) for name, bench in ordered.items()}
     (root / "bench").mkdir(exist_ok=True)
@@ -158,8 +158,8 @@ def write(results: Results, root: Path) -> None:
     charts = root / CHARTS
     charts.mkdir(parents=True, exist_ok=True)
     drawn = []
-    for name, found in figures.items():
-        if chart := bench_chart(f"python -m bench.{name}", found):
+    for name, rows in figures.items():
+        if chart := bench_chart(f"python -m bench.{name}", rows):
             (charts / f"{name}.svg").write_text(chart)
             drawn.append(name)
     (charts / "overview.svg").write_text(overview_chart(figures))
@@ -168,25 +168,26 @@ def write(results: Results, root: Path) -> None:
 
 
 def figures_of(bench: Mapping[str, Any]) -> list[Figure]:
-    """The figures of one bench as they were written."""
+    """The figures of one benchmark as they were stored."""
     return [Figure(**row) for row in bench["figures"]]
 
 
 def as_markdown(results: Results, drawn: Sequence[str], charts: str) -> str:
-    """One table per bench, with what it was measured on."""
+    """One table per benchmark, with where it was measured."""
     lines = [
-        "# Bench results",
+        "# Benchmarks",
         "",
-        "Made by `make bench`. Each bench runs us and a peer in the same run; the ratio is ours",
-        "divided by the peer's, and the target says which way is better. Absolute numbers are of",
-        "one machine; ratios travel better. Where a host shares its processors with others,",
-        "latencies and commits count the calm rounds (`bench/host.py`). The floor of a latency is",
-        "that of a bare server which answers fixed bytes, in the same run (`bench/floor.py`): the",
-        "machine's own share. A peer is said not to have kept up if more than a tenth of the",
-        "messages were still under way at the end: its latency has no end, and the ratio no",
-        "meaning. Where ours is compared with a fixed limit, the peer's column says so.",
+        "Generated by `make bench`. Each benchmark measures Penstock and a peer in the same run.",
+        "The ratio is Penstock's figure divided by the peer's; the target says whether it should",
+        "be large or small. Absolute numbers are valid for one machine; ratios carry over better.",
+        "On a virtual machine whose host is shared, latencies and commits use the rounds in which",
+        "the host took the least time (`bench/host.py`). The floor of a latency is that of a",
+        "minimal server that sends fixed bytes, in the same run (`bench/floor.py`): the machine's",
+        "own share. A peer did not keep up if more than a tenth of the messages were unfinished at",
+        "the end: its latency is unbounded, and there is no ratio. A figure that is compared with",
+        'a fixed limit has "limit" in the column of the peer.',
         "",
-        f"![Every claim beside its peer]({charts}/overview.svg)",
+        f"![Ten claims compared with their peers]({charts}/overview.svg)",
         "",
     ]
     for name, bench in results.items():
@@ -200,13 +201,13 @@ def as_markdown(results: Results, drawn: Sequence[str], charts: str) -> str:
 
 
 def _table(figures: Sequence[Figure]) -> list[str]:
-    """Peers are named above it; there is a column of floors where there are floors."""
+    """The peers are named above the table; it has a column of floors if there are any."""
     names = {figure.peer_name: None for figure in figures if figure.peer is not None}
     peers = [name for name in names if name and name != LIMIT]
     floor = " floor |" if any(figure.floor is not None for figure in figures) else ""
     return [
         *([f"Peer: {'; '.join(peers)}.", ""] if peers else []),
-        f"| what | ours | peer | ratio | unit | target |{floor} |",
+        f"| figure | Penstock | peer | ratio | unit | target |{floor} |",
         f"|---|---|---|---|---|---|{'---|' if floor else ''}---|",
         *(_row(figure, peers, bool(floor)) for figure in figures),
     ]
@@ -217,9 +218,9 @@ def _row(figure: Figure, peers: Sequence[str], with_floor: bool) -> str:
     if figure.peer is not None and figure.peer_name not in ("", *peers[:1]):
         peer += f" ({figure.peer_name})"
     floor = "" if figure.floor is None else shown(figure.floor)
-    verdict = {None: "", True: "held", False: "missed"}[figure.holds]
     cells = [figure.name, shown(figure.ours), peer, ratio_text(figure), figure.unit, figure.target]
-    cells += [floor, verdict] if with_floor else [verdict]
+    cells += [floor] if with_floor else []
+    cells.append(target_text(figure))
     return f"| {' | '.join(cells)} |"
 
 

@@ -1,7 +1,7 @@
-"""Charts of what a run found, as SVG: pairs of bars, ours and the peer's, and one overview.
+"""Charts of results, as SVG: a pair of bars for each figure, and one overview.
 
 Drawn with text and rectangles only, so that a diff shows what changed. Colours follow the reader's
-own choice of light or dark; nothing is loaded from anywhere.
+choice of light or dark; nothing is loaded.
 """
 
 import math
@@ -11,21 +11,22 @@ from html import escape
 from typing import Final
 
 from bench.figures import LIMIT, Figure
+from bench.overview import OVERVIEW, OverviewLine
 
 WIDTH: Final = 920
-LABEL_WIDTH: Final = 390  # the names, to the left of the bars
-VALUE_WIDTH: Final = 150  # the numbers, to the right of them
+LABEL_WIDTH: Final = 390  # the names, left of the bars
+VALUE_WIDTH: Final = 150  # the numbers, right of the bars
 BARS_WIDTH: Final = WIDTH - LABEL_WIDTH - VALUE_WIDTH
 TOP: Final = 64
 BAR: Final = 13
 PAIR: Final = 2 * BAR + 16
 ROW: Final = 18
 LABEL_CHARACTERS_MAX: Final = 52
-RATIO_LEAST: Final = 0.2  # where the overview's scale begins
-RATIO_MOST: Final = 100.0  # and where it ends: beyond, the number says only "more than"
+RATIO_MIN: Final = 0.2  # of the overview's scale
+RATIO_MAX: Final = 100.0  # beyond it, the label is "more than"
 TICKS: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
-SCALE: Final = "Times as good as the peer (1x), logarithmic scale; brown: the target was missed"
+SCALE: Final = "Compared with the peer (1x), logarithmic scale; brown: the target was missed"
 _STYLE: Final = """
   text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2933; }
   .title { font-size: 15px; font-weight: 600; }
@@ -43,16 +44,16 @@ _STYLE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A figure that has a target and a peer, seen as "so many times as good as the peer"."""
+    """A figure with a target and a peer, as a multiple of the peer: above 1 is better."""
 
     name: str
     peer_name: str
     times_better: float | None  # None: the peer did not keep up
-    holds: bool
+    is_met: bool
 
 
 def bench_chart(title: str, figures: Sequence[Figure]) -> str | None:
-    """A pair of bars for each figure with a peer; None when there is none."""
+    """A pair of bars for each figure with a peer; None if there is none."""
     pairs = [figure for figure in figures if figure.peer is not None]
     if not pairs:
         return None
@@ -63,21 +64,21 @@ def bench_chart(title: str, figures: Sequence[Figure]) -> str | None:
     return _document(TOP + len(pairs) * PAIR + 8, title, parts)
 
 
-def overview_chart(benches: Mapping[str, Sequence[Figure]]) -> str:
-    """Every claim of every bench beside its peer, by peer, on one labelled logarithmic scale."""
-    title = "Penstock beside its peers, measured in the same run"
+def overview_chart(
+    benches: Mapping[str, Sequence[Figure]], lines: Sequence[OverviewLine] = OVERVIEW
+) -> str:
+    """The claims that matter most, grouped by peer, on one labelled logarithmic scale."""
+    title = "Penstock compared with its peers, measured in the same run"
     by_peer: dict[str, list[Claim]] = {}
-    for name, figures in benches.items():
-        for claim in _claims(name, figures):
-            by_peer.setdefault(claim.peer_name, []).append(claim)
+    for line in lines:
+        for figure in benches.get(line.bench, ()):
+            if figure.name == line.figure and (claim := _claim_of(figure, line.label)):
+                by_peer.setdefault(claim.peer_name, []).append(claim)
     parts = [_title(title), _text(12, 42, SCALE, kind="quiet")]
     top = float(TOP)
     for peer, claims in by_peer.items():
-        parts.append(
-            _text(
-                LABEL_WIDTH - 10, top + 11, f"beside {peer or 'a peer'}", kind="head", anchor="end"
-            )
-        )
+        heading = f"compared with {peer or 'a peer'}"
+        parts.append(_text(LABEL_WIDTH - 10, top + 11, heading, kind="head", anchor="end"))
         top += ROW
         for claim in claims:
             parts += _claim(claim, top)
@@ -86,19 +87,19 @@ def overview_chart(benches: Mapping[str, Sequence[Figure]]) -> str:
 
 
 def _claim(claim: Claim, top: float) -> list[str]:
-    """The bar begins at the peer: to the right is better, to the left is worse."""
+    """The bar starts at the peer: to the right is better, to the left is worse."""
     label = _text(LABEL_WIDTH - 10, top + 11, _cut(claim.name), anchor="end")
     one = LABEL_WIDTH + _ratio_width(1.0)
     if claim.times_better is None:
         return [label, _text(one + 8, top + 11, "the peer did not keep up", kind="quiet")]
     end = LABEL_WIDTH + _ratio_width(claim.times_better)
-    kind = "ours" if claim.holds else "short"
-    is_beyond = claim.times_better > RATIO_MOST
-    told = f"more than {RATIO_MOST:.0f}x" if is_beyond else f"{claim.times_better:.2f}x"
+    kind = "ours" if claim.is_met else "short"
+    is_beyond = claim.times_better > RATIO_MAX
+    label_text = f"more than {RATIO_MAX:.0f}x" if is_beyond else f"{claim.times_better:.2f}x"
     return [
         label,
         _bar(kind, min(one, end), top, abs(end - one)),
-        _text(max(one, end) + 8, top + 11, told, kind="value"),
+        _text(max(one, end) + 8, top + 11, label_text, kind="value"),
     ]
 
 
@@ -115,42 +116,39 @@ def _axis(bottom: float) -> list[str]:
 
 
 def shown(value: float) -> str:
-    """As people read numbers: four digits that count, and no exponent for the large ones."""
+    """A number with four significant digits, and without an exponent if it is large."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _claims(bench: str, figures: Sequence[Figure]) -> list[Claim]:
-    found = []
-    for figure in figures:
-        if figure.holds is None or not figure.ratio or figure.peer_name == LIMIT:
-            continue
-        higher_is_better = figure.target.startswith(">=")
-        times = figure.ratio if higher_is_better else 1 / figure.ratio
-        shown_times = times if figure.peer_kept_up else None
-        found.append(Claim(f"{bench}: {figure.name}", figure.peer_name, shown_times, figure.holds))
-    return found
+def _claim_of(figure: Figure, label: str) -> Claim | None:
+    """None without a target, a peer or a ratio."""
+    if figure.is_met is None or not figure.ratio or figure.peer_name == LIMIT:
+        return None
+    higher_is_better = figure.target.startswith(">=")
+    times = figure.ratio if higher_is_better else 1 / figure.ratio
+    return Claim(label, figure.peer_name, times if figure.peer_kept_up else None, figure.is_met)
 
 
 def _ratio_width(times: float) -> float:
-    """On the overview's logarithmic scale."""
-    inside = min(max(times, RATIO_LEAST), RATIO_MOST)
-    return BARS_WIDTH * math.log(inside / RATIO_LEAST) / math.log(RATIO_MOST / RATIO_LEAST)
+    """The width on the overview's logarithmic scale."""
+    inside = min(max(times, RATIO_MIN), RATIO_MAX)
+    return BARS_WIDTH * math.log(inside / RATIO_MIN) / math.log(RATIO_MAX / RATIO_MIN)
 
 
 def _pair(figure: Figure, top: float) -> list[str]:
     assert figure.peer is not None
-    most = max(figure.ours, figure.peer) or 1.0
+    maximum = max(figure.ours, figure.peer) or 1.0
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}x"
     if not figure.peer_kept_up:
         ratio = "the peer did not keep up"
     parts = [_text(LABEL_WIDTH - 10, top + BAR, _cut(figure.name), anchor="end")]
     parts.append(_text(LABEL_WIDTH - 10, top + 2 * BAR, ratio, kind="quiet", anchor="end"))
     for index, (kind, value) in enumerate((("ours", figure.ours), ("peer", figure.peer))):
-        width = BARS_WIDTH * value / most
+        width = BARS_WIDTH * value / maximum
         at = top + index * BAR
         parts.append(_bar(kind, LABEL_WIDTH, at, width))
-        told = f"{shown(value)} {figure.unit}"
-        parts.append(_text(LABEL_WIDTH + width + 8, at + BAR - 3, told, kind="value"))
+        number = f"{shown(value)} {figure.unit}"
+        parts.append(_text(LABEL_WIDTH + width + 8, at + BAR - 3, number, kind="value"))
     return parts
 
 

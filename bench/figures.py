@@ -1,7 +1,7 @@
-"""How a bench says what it found: a figure of ours, the peer's figure of the same run, the ratio.
+"""The result of a benchmark: Penstock's figure, a peer's figure of the same run, and their ratio.
 
 Every script ends in `report(measure(), __doc__, peer="its name")`. With `--json` it prints one
-object per line, as `python -m bench` gathers them; without, a table for people.
+object per line, which `python -m bench` collects; without it, a table.
 """
 
 import argparse
@@ -13,20 +13,20 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-LIMIT: Final = "limit"  # as a peer's name: ours is compared with a fixed number
+LIMIT: Final = "limit"  # as the name of a peer: the figure is compared with a fixed number
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One comparison. `target` is the ratio the claim wants (">= 1.1", "<= 0.6") or empty.
+    """One comparison. `target` is the required ratio (">= 1.1", "<= 0.6") or empty.
 
-    `floor` belongs to a latency: that of a bare server in the same run (`bench.floor`), which is
-    the machine's share. A peer that did not keep up with the load has no latency to compare with.
+    `floor` belongs to a latency: that of a minimal server in the same run (`bench.floor`), which
+    is the machine's share. A peer that did not keep up with the load has no latency to compare.
     """
 
     name: str
     ours: float
-    peer: float | None  # None: there was no peer to be had
+    peer: float | None  # None: no peer is available
     unit: str
     target: str = ""
     note: str = ""
@@ -36,14 +36,14 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """Ours divided by the peer's."""
+        """Penstock's figure divided by the peer's."""
         return self.ours / self.peer if self.peer else None
 
     @property
-    def holds(self) -> bool | None:
-        """Whether the target is met; None when there is none or nothing to compare with.
+    def is_met(self) -> bool | None:
+        """Whether the target is met; None if there is no target or no peer.
 
-        Goes by the ratio as it is shown: no run is exact to a thousandth.
+        Decided by the ratio as it is shown: no run is exact to a thousandth.
         """
         if not self.target or self.ratio is None:
             return None
@@ -53,31 +53,35 @@ class Figure:
 
 
 def report(figures: Iterable[Figure], title: str | None, *, peer: str) -> None:
-    """Print the figures as they come; `peer` is the peer's name where a figure has no other."""
-    figures = (one if one.peer_name else replace(one, peer_name=peer) for one in figures)
+    """Print the figures as they come; `peer` is the name of the peer unless a figure has one."""
+    named = (figure if figure.peer_name else replace(figure, peer_name=peer) for figure in figures)
     parser = argparse.ArgumentParser(description=title)
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     if parser.parse_args().json:
-        for figure in figures:
+        for figure in named:
             print(json.dumps({**asdict(figure), "ratio": figure.ratio}), flush=True)
         return
-    Console().print(as_table(figures, title))
+    Console().print(as_table(named, title))
 
 
 def ratio_text(figure: Figure) -> str:
-    """The ratio for people; none where the peer did not keep up, as it has no end."""
+    """The ratio as text; none if the peer did not keep up, because its latency is unbounded."""
     if figure.ratio is None:
         return "-"
     return f"{figure.ratio:.2f}" if figure.peer_kept_up else "peer did not keep up"
 
 
+def target_text(figure: Figure) -> str:
+    """Whether the target is met, as a word; empty without a target."""
+    return {None: "", True: "met", False: "missed"}[figure.is_met]
+
+
 def as_table(figures: Iterable[Figure], title: str | None) -> Table:
     """The figures as a table for the terminal."""
     table = Table(title=(title or "").strip().splitlines()[0] if title else None)
-    for heading in ("what", "ours", "peer", "ratio", "unit", "target", "floor", ""):
-        table.add_column(heading, justify="left" if heading in ("what", "unit", "") else "right")
+    for heading in ("figure", "Penstock", "peer", "ratio", "unit", "target", "floor", ""):
+        table.add_column(heading, justify="left" if heading in ("figure", "unit", "") else "right")
     for figure in figures:
-        verdict = {None: "", True: "ok", False: "missed"}[figure.holds]
         table.add_row(
             figure.name,
             f"{figure.ours:,.4g}",
@@ -86,6 +90,6 @@ def as_table(figures: Iterable[Figure], title: str | None) -> Table:
             figure.unit,
             figure.target,
             "" if figure.floor is None else f"{figure.floor:,.4g}",
-            verdict or figure.note,
+            target_text(figure) or figure.note,
         )
     return table
