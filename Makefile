@@ -23,6 +23,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/python -m deptry .
 	$(BIN)/pytest -q tests/test_tidy.py tests/test_dead_code.py
+	@$(MAKE) --no-print-directory types
 
 # Every public name has a known type. pyright finds the package through the interpreter on the path.
 types: $(READY)

@@ -16,6 +16,9 @@ __all__ = ["ErrorCode", "Malformed", "Refused"]
 class Refused(Exception):
     """A valid request that is declined."""
 
+    __cause__: BaseException | None
+    __context__: BaseException | None
+
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
@@ -28,8 +31,8 @@ class Refused(Exception):
         """For a refusal that is stored: its traceback, cause and context would keep every frame,
         and the buffers of those frames, alive until a garbage collection.
         """
-        self.__traceback__ = self.__cause__ = self.__context__ = None
-        return self
+        self.__cause__, self.__context__ = None, None
+        return self.with_traceback(None)
 
 
 class Malformed(Exception):

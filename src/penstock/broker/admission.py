@@ -78,7 +78,7 @@ class Admission:
 
     def __init__(self, settings: AdmissionSettings) -> None:
         has_create_time = settings.timestamp_type is TimestampType.CREATE_TIME
-        self.sets_append_time = not has_create_time
+        self.sets_append_time: bool = not has_create_time
         self._max_message_bytes = settings.max_message_bytes
         self._opens_all = settings.keys_required or (
             has_create_time and settings.timestamp_before_max_ms is not None

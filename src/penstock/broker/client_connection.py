@@ -28,7 +28,7 @@ from penstock.protocol.varint import Buffer
 if TYPE_CHECKING:
     from penstock.broker.listener import Listener
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 JOINED_BYTES_MAX: Final = 16 << 10  # small responses are sent as one buffer
 SEND_BUFFER_BYTES: Final = 256 << 10  # of the kernel's, for one connection
@@ -100,8 +100,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._working = False  # frames are being handled up the stack: send once, at the end
         self.transport: asyncio.Transport | None = None
         self._was_active = False  # since the last sweep, which knows the time
-        self.client = Client("", 0)
-        self.active_at = 0.0
+        self.client: Client = Client("", 0)
+        self.active_at: float = 0.0
         self.frame_began_at: float | None = None
 
     @property

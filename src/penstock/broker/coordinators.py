@@ -44,7 +44,7 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
         self._by_key: dict[
             str, HostedMachine[StateT, CommandT, EventT]
         ] = {}  # used lately; bounded
-        self.is_started = False
+        self.is_started: bool = False
 
     def __iter__(self) -> Iterator[HostedMachine[StateT, CommandT, EventT]]:
         return iter(tuple(self._hosted.values()))

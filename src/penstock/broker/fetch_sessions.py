@@ -40,21 +40,16 @@ class FetchPosition:
     )
 
     def __init__(self, topic: TopicKey, requested: FetchPartition) -> None:
-        self.topic = topic
-        (
-            self.index,
-            self.current_leader_epoch,
-            self.fetch_offset,
-            self.last_fetched_epoch,
-            _,
-            self.max_bytes,
-            _,
-            _,
-        ) = requested
+        self.topic: TopicKey = topic
+        self.index: int = requested.partition
+        self.current_leader_epoch: int = requested.current_leader_epoch
+        self.fetch_offset: int = requested.fetch_offset
+        self.last_fetched_epoch: int = requested.last_fetched_epoch
+        self.max_bytes: int = requested.partition_max_bytes
         self.partition: Partition | None = None  # as looked up when last read
-        self.generation = -1  # of the table in which it was looked up
-        self.sent_high_watermark = -1
-        self.sent_start_offset = -1
+        self.generation: int = -1  # of the table in which it was looked up
+        self.sent_high_watermark: int = -1
+        self.sent_start_offset: int = -1
 
     def update(self, newer: FetchPosition) -> None:
         """The client changed what it requests of this partition."""
@@ -76,10 +71,10 @@ class FetchSession:
     __slots__ = ("by_id", "epoch", "positions", "session_id", "used_at")
 
     def __init__(self, session_id: int, *, by_id: bool, now: Millis) -> None:
-        self.session_id = session_id
-        self.by_id = by_id
-        self.epoch = 1  # of the next incremental request
-        self.used_at = now
+        self.session_id: int = session_id
+        self.by_id: bool = by_id
+        self.epoch: int = 1  # of the next incremental request
+        self.used_at: Millis = now
         self.positions: dict[tuple[TopicKey, int], FetchPosition] = {}
 
     def change(
@@ -119,7 +114,7 @@ class FetchSessions:
         self._sessions_max = sessions_max
         self._idle_ms = idle_ms
         self._new_id = new_id
-        self.evicted = 0
+        self.evicted: int = 0
 
     def __len__(self) -> int:
         return len(self._sessions)

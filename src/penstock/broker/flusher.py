@@ -19,7 +19,7 @@ from penstock.broker.partition import Partition
 from penstock.log.flush import FlushWork
 from penstock.model import Millis
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 SWEEP_S: Final = 0.5
 SWEEP_PARTITIONS_MAX: Final = 500  # in one turn of the loop: a fraction of a millisecond
@@ -38,7 +38,7 @@ class Flusher:
         self._closed = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._rest: Iterator[Partition] = iter(())
-        self.flushes = 0
+        self.flushes: int = 0
 
     def start(self) -> None:
         """Sync closed segments from now on; needs the running event loop."""

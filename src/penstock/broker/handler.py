@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from penstock.machine import Deferred
 from penstock.protocol.api import Api
-from penstock.protocol.framing import NO_HEADER
+from penstock.protocol.framing import NO_HEADER, HeaderTail
 from penstock.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -120,11 +120,11 @@ class Client:
         self, host: str, port: int, *, listener: str = "PLAINTEXT", principal: str = ANONYMOUS
     ) -> None:
         # Of the last request: with a non-flexible header, with a flexible one.
-        self.header_tails = [NO_HEADER, NO_HEADER]
-        self.host = host
-        self.port = port
-        self.listener = listener
-        self.principal = principal
+        self.header_tails: list[HeaderTail] = [NO_HEADER, NO_HEADER]
+        self.host: str = host
+        self.port: int = port
+        self.listener: str = listener
+        self.principal: str = principal
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -154,14 +154,14 @@ class Context:
         correlation_id: int,
         has_tags: bool,
     ) -> None:
-        self.broker = broker
-        self.client = client
-        self.client_id = client_id
-        self.message = message
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.has_tags = has_tags  # the header of its response ends in tagged fields
-        self.throttle_ms = 0  # set when a quota is charged: nothing is read for this long
+        self.broker: Broker = broker
+        self.client: Client = client
+        self.client_id: str | None = client_id
+        self.message: Message[Any, Any] = message
+        self.api_version: int = api_version
+        self.correlation_id: int = correlation_id
+        self.has_tags: bool = has_tags  # the header of its response ends in tagged fields
+        self.throttle_ms: int = 0  # set when a quota is charged: nothing is read for this long
 
     @property
     def principal(self) -> str:
@@ -199,7 +199,7 @@ class ApiTable:
     """All handlers by API key."""
 
     def __init__(self, rows: Sequence[Handler[Any, Any]]) -> None:
-        self.rows = tuple(sorted(rows, key=lambda row: row.api))
+        self.rows: tuple[Handler[Any, Any], ...] = tuple(sorted(rows, key=lambda row: row.api))
         self.by_key: dict[int, Handler[Any, Any]] = {row.api: row for row in rows}
         assert len(self.by_key) == len(rows), "an API has two handlers"
 

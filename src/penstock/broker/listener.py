@@ -14,7 +14,7 @@ from penstock.broker.dispatch import Dispatcher
 from penstock.broker.receive_buffer import BufferPool
 from penstock.broker.settings import NetworkSettings
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 SHARED_BYTES: Final = 256 << 10  # one read takes at most this much from a client
 SWEEP_S: Final = 1.0
@@ -26,7 +26,10 @@ class NetworkStats:
     __slots__ = ("accepted", "refused", "requests", "sent_bytes")
 
     def __init__(self) -> None:
-        self.accepted = self.refused = self.requests = self.sent_bytes = 0
+        self.accepted: int = 0
+        self.refused: int = 0
+        self.requests: int = 0
+        self.sent_bytes: int = 0
 
 
 class Listener:
@@ -38,9 +41,9 @@ class Listener:
         self.dispatcher = dispatcher
         self.settings = settings
         self.name = name
-        self.loop = asyncio.get_running_loop()
-        self.buffers = BufferPool(SHARED_BYTES)
-        self.stats = NetworkStats()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.buffers: BufferPool = BufferPool(SHARED_BYTES)
+        self.stats: NetworkStats = NetworkStats()
         self.connections: set[ClientConnection] = set()
         self._by_host: Counter[str] = Counter()
         self._listening: asyncio.Server | None = None

@@ -17,10 +17,10 @@ from penstock.broker.partition import Partition
 from penstock.broker.partition_journal import PartitionJournal, StoredBatch, read_journal
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId, Deferred, Machine, Phase, Runner
-from penstock.model import Millis, Moment
+from penstock.model import LeaderEpoch, Millis, Moment
 from penstock.protocol.control_records import Marker
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 StateT = TypeVar("StateT")
 CommandT = TypeVar("CommandT")
@@ -49,7 +49,7 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         on_events: Callable[[Sequence[EventT]], None] | None = None,
     ) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self.leader_epoch: LeaderEpoch = partition.leader_epoch
         self._machine = machine
         self._clock = clock
         self._send = send

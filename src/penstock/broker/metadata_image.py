@@ -56,7 +56,7 @@ from penstock.model import Moment, NodeId, TopicId, TopicPartition
 from penstock.protocol.field_codecs import WrittenOnce
 from penstock.protocol.messages.metadata import MetadataTopic
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 METADATA_TOPIC_ID: Final = TopicId(UUID(int=1))  # reserved by Kafka
@@ -99,9 +99,9 @@ class ClusterController:
         clock: Callable[[], Moment],
         new_id: Callable[[], UUID] = uuid4,
     ) -> None:
-        self.node_id = rules.node_id
+        self.node_id: NodeId = rules.node_id
         self.metadata = metadata
-        self.static = rules.static
+        self.static: dict[str, str] = rules.static
         self._partitions = partitions
         self._quotas = quotas
         self._new_id = new_id

@@ -100,15 +100,15 @@ class Partition:
         settings: TopicSettings,
         flush: FlushPort | None = None,
     ) -> None:
-        self.log = log
+        self.log: PartitionLog = log
         self.topic_partition: TopicPartition = log.topic_partition
-        self.topic_id = topic_id
-        self.node_id = node_id
-        self.settings = settings
-        self.is_leader = False
+        self.topic_id: TopicId = topic_id
+        self.node_id: NodeId = node_id
+        self.settings: TopicSettings = settings
+        self.is_leader: bool = False
         self.polls: set[Poll] = set()
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
-        self.markers_written = 0  # to detect that a verified transaction has ended since
+        self.markers_written: int = 0  # to detect that a verified transaction has ended since
         self._waiting: deque[tuple[Offset, OnCommitted]] = deque()  # in the order of the log
         self._uncommitted_bytes = 0  # appended since the high watermark moved
         self._flush_port = flush
@@ -122,8 +122,8 @@ class Partition:
     def lead(self, leadership: Leadership) -> None:
         """Follow the controller's decision about leader, epoch and in-sync replicas."""
         was_leader = self.is_leader
-        self.leadership = leadership
-        self.leader_epoch = leadership.leader_epoch
+        self.leadership: Leadership = leadership
+        self.leader_epoch: LeaderEpoch = leadership.leader_epoch
         self.is_leader = leadership.leader == self.node_id
         if self.is_leader:
             self.log.start_epoch(self.leader_epoch)
@@ -142,8 +142,8 @@ class Partition:
         """Derive what every write needs. No more in-sync replicas are needed than exist."""
         leadership, accept = self.leadership, self.settings.admission
         needed = min(accept.min_insync_replicas, len(leadership.replicas))
-        self.has_min_insync = self.is_leader and len(leadership.isr) >= needed
-        self.admission = Admission(accept)
+        self.has_min_insync: bool = self.is_leader and len(leadership.isr) >= needed
+        self.admission: Admission = Admission(accept)
         log = self.settings.log
         has_flush_policy = log.flush_messages is not None or log.flush_ms is not None
         self._flush = self._flush_port if has_flush_policy else None

@@ -22,9 +22,9 @@ class HostedTopic:
     __slots__ = ("name", "partitions", "settings", "topic_id")
 
     def __init__(self, name: str, topic_id: TopicId, settings: TopicSettings) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.settings = settings
+        self.name: str = name
+        self.topic_id: TopicId = topic_id
+        self.settings: TopicSettings = settings
         self.partitions: dict[int, Partition] = {}
 
 
@@ -49,7 +49,9 @@ class Partitions:
     def __init__(self, node_id: NodeId, store: LogStore) -> None:
         self.node_id = node_id
         self.flush: FlushPort | None = None  # for partitions created from then on
-        self.generation = 0  # changes with the table: a cached partition must be looked up again
+        self.generation: int = (
+            0  # of the table: a cached partition of another one is looked up again
+        )
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[bytes, HostedTopic] = {}  # by the id's 16 bytes, as on the wire
         self._store = store

@@ -109,7 +109,7 @@ class AllOf(Generic[RequestT]):
     __slots__ = ("rules",)
 
     def __init__(self, *rules: Rule[RequestT]) -> None:
-        self.rules = rules
+        self.rules: tuple[Rule[RequestT], ...] = rules
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.rules)) or "none"
@@ -121,7 +121,7 @@ class AnyOf(Generic[RequestT]):
     __slots__ = ("rules",)
 
     def __init__(self, *rules: Rule[RequestT]) -> None:
-        self.rules = rules
+        self.rules: tuple[Rule[RequestT], ...] = rules
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.rules))

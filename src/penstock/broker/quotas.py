@@ -80,8 +80,8 @@ class Quotas:
         self._monotonic_s = monotonic_s
         self._rates: dict[QuotaEntity, Rates] = {}
         self._buckets: dict[_BucketKey, _Bucket] = {}
-        self.limits_requests = False  # whether the time of handlers is measured
-        self.limits_bytes = False  # whether any quota is in bytes
+        self.limits_requests: bool = False  # whether the time of handlers is measured
+        self.limits_bytes: bool = False  # whether any quota is in bytes
 
     def replace(self, rates: Mapping[QuotaEntity, Rates]) -> None:
         """The cluster's quotas changed: buckets with the same rate keep their level."""

@@ -24,7 +24,7 @@ class BufferPool:
     """The buffers of all connections: the shared one, and large ones that are not in use."""
 
     def __init__(self, shared_bytes: int) -> None:
-        self.shared = memoryview(bytearray(shared_bytes))
+        self.shared: memoryview = memoryview(bytearray(shared_bytes))
         self.spares: list[memoryview] = []
 
     def take(self, size_bytes: int) -> memoryview:

@@ -59,7 +59,7 @@ class TransactionCoordinators:
         settings: TransactionSettings,
         clock: Callable[[], Moment],
     ) -> None:
-        self.producer_ids = ProducerIds(producer_ids.allocate_producer_ids)
+        self.producer_ids: ProducerIds = ProducerIds(producer_ids.allocate_producer_ids)
         self._clock = clock
         self._machine = TransactionMachine(settings)
         self._markers = MarkerWriter(partitions, cluster, clock)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from penstock.broker.broker import ClusterView
 from penstock.broker.partition import OnCommitted, Partition
@@ -16,7 +17,7 @@ from penstock.errors import ErrorCode, Refused
 from penstock.model import Millis, Moment, TopicPartition
 from penstock.protocol.control_records import Marker, build_marker
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 def write_marker(

@@ -118,7 +118,7 @@ def _sources(folder: Traversable) -> Iterator[Traversable]:
             yield entry
 
 
-class KernelCache(_FunctionCache):  # type: ignore[misc]  # a base of type Any: numba has no types
+class _KernelCache(_FunctionCache):  # type: ignore[misc]  # a base of type Any: numba has no types
     """numba's cache of one kernel, under a name that changes with Penstock and this package."""
 
     def __init__(self, function: Callable[..., object]) -> None:
@@ -159,12 +159,12 @@ class Kernel(Generic[P, R]):
     def __init__(self, function: Callable[P, R], *, nogil: bool) -> None:
         signature = _signature(function)
         assert signature is not None, f"{function.__qualname__} declares the type of each argument"
-        self.name = f"{function.__module__}.{function.__name__}"
+        self.name: str = f"{function.__module__}.{function.__name__}"
         self.dispatcher: Any = _njit(nogil=nogil, _nrt=False)(function)
-        self.cache: KernelCache | None = None  # None: there is no folder to cache in
+        self.is_cached: bool = False  # False: there is no folder to cache in
         with suppress(RuntimeError):
-            self.cache = KernelCache(function)
-            self.dispatcher._cache = self.cache  # noqa: SLF001 - as njit(cache=True) sets it
+            self.dispatcher._cache = _KernelCache(function)  # noqa: SLF001 - as njit(cache=True)
+            self.is_cached = True
         self._signature = signature
         self._is_ready = False
         self._lock = threading.Lock()  # of the first calls, from several threads

@@ -43,6 +43,4 @@ def warm() -> Iterator[Warmed]:
     for kernel in KERNELS:
         start_s = time.perf_counter()
         is_compiled = kernel.prepare(reports=False)
-        yield Warmed(
-            kernel.name, time.perf_counter() - start_s, is_compiled, kernel.cache is not None
-        )
+        yield Warmed(kernel.name, time.perf_counter() - start_s, is_compiled, kernel.is_cached)

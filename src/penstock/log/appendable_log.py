@@ -27,6 +27,8 @@ class AppendableLog(DurableLog):
 
     __slots__ = ("_snapshot_offset",)
 
+    end_offset: Offset  # moved by appends
+
     def __init__(
         self,
         folder: Path,

@@ -13,7 +13,7 @@ from typing import Final
 from penstock.log.files import replace_file
 from penstock.model import Offset, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 START_OFFSETS: Final = "log-start-offset-checkpoint"
@@ -74,7 +74,7 @@ class CheckpointWork:
     def __init__(
         self, checkpoints: "OffsetCheckpoints", files: Mapping[str, dict[TopicPartition, Offset]]
     ) -> None:
-        self.number = checkpoints.planned
+        self.number: int = checkpoints.planned
         self._checkpoints = checkpoints
         self._files = files
 
@@ -91,10 +91,10 @@ class OffsetCheckpoints:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.recovery_points = read_offsets(folder / RECOVERY_POINTS)
-        self.start_offsets = read_offsets(folder / START_OFFSETS)
-        self.high_watermarks = read_offsets(folder / HIGH_WATERMARKS)
-        self.planned = 0  # the number of the last work
+        self.recovery_points: dict[TopicPartition, Offset] = read_offsets(folder / RECOVERY_POINTS)
+        self.start_offsets: dict[TopicPartition, Offset] = read_offsets(folder / START_OFFSETS)
+        self.high_watermarks: dict[TopicPartition, Offset] = read_offsets(folder / HIGH_WATERMARKS)
+        self.planned: int = 0  # the number of the last work
         self._written = 0  # the number of the work that is on disk
         self._writing = threading.Lock()  # one work writes at a time
         self._removed: dict[TopicPartition, int] = {}  # the number of the first work without it

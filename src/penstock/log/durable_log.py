@@ -43,12 +43,12 @@ class DurableLog(ReadableLog):
     ) -> None:
         super().__init__(segments, end_offset=end_offset, producers=producers)
         topic, _, partition = folder.name.rpartition("-")
-        self.topic_partition = TopicPartition(topic, int(partition))
-        self.folder = folder
-        self.settings = settings
-        self.epochs = epochs
-        self.recovery_point = end_offset
-        self.last_flush_at = NO_TIMESTAMP
+        self.topic_partition: TopicPartition = TopicPartition(topic, int(partition))
+        self.folder: Path = folder
+        self.settings: LogSettings = settings
+        self.epochs: LeaderEpochs = epochs
+        self.recovery_point: Offset = end_offset
+        self.last_flush_at: Millis = NO_TIMESTAMP
         self.sync_failure: SyncError | None = None  # nothing is written from then on
         self._is_truncating = False
         self._flush_limit: Offset | None = None  # for a flush that began before a truncation

@@ -9,14 +9,16 @@ when nothing refers to the view any more. The file may be renamed, unlinked or c
 it is never cut under a live view: touching a page that does not exist kills the process.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from mmap import PAGESIZE, PROT_READ
 from pickle import PickleBuffer
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from penstock.protocol.varint import Buffer
 
@@ -85,12 +87,12 @@ class LogFile:
 
     __slots__ = ("__weakref__", "descriptor", "files", "live_views", "path", "size_bytes")
 
-    def __init__(self, path: str, files: "OpenFiles", size_bytes: int) -> None:
-        self.path = path
-        self.size_bytes = size_bytes
-        self.descriptor = -1  # set by OpenFiles
-        self.live_views = 0
-        self.files = files
+    def __init__(self, path: str, files: OpenFiles, size_bytes: int) -> None:
+        self.path: str = path
+        self.size_bytes: int = size_bytes
+        self.descriptor: int = -1  # set by OpenFiles
+        self.live_views: int = 0
+        self.files: OpenFiles = files
 
     def append(self, chunk: Buffer) -> int:
         """Write at the end, all or nothing; returns the position."""
@@ -156,14 +158,16 @@ class LogFile:
 class OpenFiles:
     """At most `open_max` descriptors; the least recently used one is closed first."""
 
-    write = staticmethod(os.pwrite)  # writes all log files: tests inject faults here
+    write: ClassVar[staticmethod[[int, Buffer, int], int]] = staticmethod(
+        os.pwrite
+    )  # writes all log files: tests inject faults here
 
     def __init__(self, open_max: int, *, index_bytes_max: int = 16 << 20) -> None:
         assert open_max >= 2, "an append and a read need one each"
         self.open_max = open_max
-        self.indexes = IndexCache(index_bytes_max)
+        self.indexes: IndexCache = IndexCache(index_bytes_max)
         self._open: OrderedDict[LogFile, None] = OrderedDict()
-        self.touch = self._open.move_to_end  # marks an open file as used
+        self.touch: Callable[[LogFile], None] = self._open.move_to_end  # marks an open file as used
 
     def __len__(self) -> int:
         return len(self._open)
@@ -275,7 +279,7 @@ class IndexCache:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.size_bytes = 0
+        self.size_bytes: int = 0
         self._sizes: OrderedDict[CachedIndex, int] = OrderedDict()
 
     def touch(self, index: CachedIndex) -> None:

@@ -41,8 +41,8 @@ class EntryFile:
     __slots__ = ("_entry_bytes", "count", "path")
 
     def __init__(self, path: str, *, entry_bytes: int, count: int) -> None:
-        self.path = path
-        self.count = count  # entries that are in the file
+        self.path: str = path
+        self.count: int = count  # entries that are in the file
         self._entry_bytes = entry_bytes
 
     def extend(self, entries: bytes) -> None:
@@ -92,7 +92,7 @@ class OffsetIndex:
     def __init__(
         self, path: str, base_offset: Offset, cache: IndexCache, *, count: int = 0
     ) -> None:
-        self.file = EntryFile(path, entry_bytes=OFFSET_ENTRY.size, count=count)
+        self.file: EntryFile = EntryFile(path, entry_bytes=OFFSET_ENTRY.size, count=count)
         self._base_offset = base_offset
         self._cache = cache
         # An entry is one number: the offset in the high 32 bits, the position in the low ones.
@@ -215,7 +215,7 @@ class TimeIndex:
     __slots__ = ("_base_offset", "_last", "_unwritten", "file")
 
     def __init__(self, path: str, base_offset: Offset, *, count: int = 0) -> None:
-        self.file = EntryFile(path, entry_bytes=TIME_ENTRY.size, count=count)
+        self.file: EntryFile = EntryFile(path, entry_bytes=TIME_ENTRY.size, count=count)
         self._base_offset = base_offset
         self._unwritten: bytearray | None = None
         self._last: TimeEntry | None = None

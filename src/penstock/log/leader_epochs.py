@@ -36,10 +36,10 @@ class LeaderEpochs:
     __slots__ = ("entries", "must_sync", "path", "saved_epoch")
 
     def __init__(self, folder: str, entries: list[EpochStart] | None = None) -> None:
-        self.path = f"{folder}/{FILE_NAME}"
-        self.entries = entries or []
-        self.saved_epoch = self.latest  # the newest one in the file, or UNSAVED
-        self.must_sync = False  # a new leader's note is in the file and may not be on disk yet
+        self.path: str = f"{folder}/{FILE_NAME}"
+        self.entries: list[EpochStart] = entries or []
+        self.saved_epoch: LeaderEpoch = self.latest  # the newest one in the file, or UNSAVED
+        self.must_sync: bool = False  # a new leader's entry is in the file, maybe not on disk yet
 
     @classmethod
     def load(cls, folder: str) -> "LeaderEpochs | None":

@@ -35,7 +35,7 @@ from penstock.log.scan import DamagedLogError
 from penstock.log.settings import LogSettings
 from penstock.model import Millis, Offset, TopicId, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

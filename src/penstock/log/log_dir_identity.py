@@ -9,14 +9,14 @@ import logging
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import Malformed
 from penstock.log.files import replace_file
 from penstock.model import NodeId, TopicId
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"

@@ -48,6 +48,12 @@ class PartitionLog(AppendableLog):
 
     checkpoints: CheckpointPort | None  # of the log directory
     _reset_to: Offset | None  # of a reset that is planned
+    # A truncation moves all of these.
+    start_offset: Offset
+    recovery_point: Offset
+    high_watermark: Offset
+    end_offset: Offset
+    producers: ProducerTable
 
     @classmethod
     def open(

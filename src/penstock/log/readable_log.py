@@ -24,10 +24,10 @@ class ReadableLog:
     __slots__ = ("_segments", "end_offset", "high_watermark", "producers", "start_offset")
 
     def __init__(self, segments: Segments, *, end_offset: Offset, producers: ProducerTable) -> None:
-        self.start_offset = segments.all[0].base_offset
-        self.end_offset = end_offset
-        self.high_watermark = self.start_offset
-        self.producers = producers
+        self.start_offset: Offset = segments.all[0].base_offset
+        self.end_offset: Offset = end_offset
+        self.high_watermark: Offset = self.start_offset
+        self.producers: ProducerTable = producers
         self._segments = segments
 
     @property

@@ -13,7 +13,7 @@ because more is written after it: where it cannot be determined, the partition i
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.errors import Malformed
 from penstock.log.append_plan import stage
@@ -43,7 +43,7 @@ from penstock.log.segment_swap import complete_swaps
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import BatchHeader, check_stored_batch
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _BESIDE_A_LOG = (".index", ".timeindex", ".txnindex", END_SUFFIX)
 

@@ -68,7 +68,7 @@ def scan_batches(
         position += at
 
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 DAMAGE: Final = (OSError, Malformed, StructError)  # StructError: the file is shorter than it was
 Damage: TypeAlias = OSError | Malformed | StructError

@@ -90,20 +90,20 @@ class Segment:
         created_at: Millis = NO_TIMESTAMP,
     ) -> None:
         stem = f"{folder}/{base_offset:020d}"
-        self.base_offset = base_offset
-        self.log = LogFile(stem + ".log", files, size_bytes)
-        self.offset_index = OffsetIndex(
+        self.base_offset: Offset = base_offset
+        self.log: LogFile = LogFile(stem + ".log", files, size_bytes)
+        self.offset_index: OffsetIndex = OffsetIndex(
             stem + ".index", base_offset, files.indexes, count=offset_entries
         )
-        self.time_index = TimeIndex(stem + ".timeindex", base_offset, count=time_entries)
-        self.transaction_index = TransactionIndex(stem + ".txnindex")
+        self.time_index: TimeIndex = TimeIndex(stem + ".timeindex", base_offset, count=time_entries)
+        self.transaction_index: TransactionIndex = TransactionIndex(stem + ".txnindex")
         self.transaction_index.may_have_entries = may_have_aborts
-        self.created_at = created_at
+        self.created_at: Millis = created_at
         self._largest: TimeEntry | None = None
         self._first_timestamp: Millis | None = None
         self._since_entry_bytes = 0
         self._end: SegmentEnd | Literal["unread"] | None = "unread"
-        self.headroom = NO_HEADROOM  # used by appends only
+        self.headroom: Headroom = NO_HEADROOM  # used by appends only
 
     @classmethod
     def create(

@@ -50,10 +50,10 @@ class Segments:
     )
 
     def __init__(self, folder: str, files: OpenFiles, segments: list[Segment]) -> None:
-        self.folder = folder
-        self.files = files
+        self.folder: str = folder
+        self.files: OpenFiles = files
         self._list = segments
-        self.active = segments[-1]
+        self.active: Segment = segments[-1]
         self._bases = [segment.base_offset for segment in segments]
         self._to_unlink: list[tuple[Millis, str]] = []
         # Likely to be requested next: where the last read ended, and the newest batches.

@@ -38,8 +38,8 @@ class TransactionIndex:
     __slots__ = ("may_have_entries", "path")
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self.may_have_entries = True  # until a look shows that there is no file: every read checks
+        self.path: str = path
+        self.may_have_entries: bool = True  # until a read finds no file
 
     def append(self, aborted: AbortedEntry) -> None:
         """Add an entry, all or nothing, so that every entry is at a fixed position."""

@@ -38,14 +38,14 @@ class Cut:
 
     def __init__(self, segments: Sequence[Segment], position: int, end_offset: Offset) -> None:
         """`segments` are those that are kept; the last one is cut at `position`."""
-        self.segment = segment = segments[-1]
+        self.segment: Segment = segments[-1]
         self.position = position
         self.end_offset = end_offset
         self.prepared: Prepared | None = None
         self._sizes = {each.base_offset: each.size_bytes for each in segments}
-        self._sizes[segment.base_offset] = position
-        self._largest_before = segment.largest_before(end_offset)
-        self._copies = segment.log.live_views > 0 and position < segment.size_bytes
+        self._sizes[self.segment.base_offset] = position
+        self._largest_before = self.segment.largest_before(end_offset)
+        self._copies = self.segment.log.live_views > 0 and position < self.segment.size_bytes
 
     def prepare(self) -> None:
         """OSError when the disk fails, Malformed when it is corrupt."""

@@ -16,7 +16,7 @@ class Deferred(Generic[ResultT]):
     __slots__ = ("_is_cancelled", "_listener", "_on_cancel", "_result", "is_resolved")
 
     def __init__(self, on_cancel: Callable[[], object] | None = None) -> None:
-        self.is_resolved = False
+        self.is_resolved: bool = False
         self._result: ResultT | Exception | None = None
         self._listener: Callable[[ResultT | Exception], None] | None = None
         self._on_cancel = on_cancel

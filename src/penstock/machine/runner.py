@@ -83,10 +83,10 @@ class Runner(Generic[StateT, CommandT, EventT]):
         on_events: Callable[[Sequence[EventT]], None] | None = None,  # whole batches, committed
     ) -> None:
         self.machine = machine
-        self.state = machine.fresh() if state is None else state
-        self.story = Story() if story is None else story
-        self.phase = Phase.LOADING
-        self.writes_refused = 0  # by the journal
+        self.state: StateT = machine.fresh() if state is None else state
+        self.story: Story = Story() if story is None else story
+        self.phase: Phase = Phase.LOADING
+        self.writes_refused: int = 0  # by the journal
         self._refusal: Exception = Refused(
             ErrorCode.coordinator_load_in_progress, "its log is being read; try again"
         )

@@ -60,7 +60,7 @@ from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
 from penstock.upkeep.settings import UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 SESSION_IDS_END: Final = 1 << 31
 STATUS_INTERVAL_S: Final = 1.0  # at most so often, however short the rounds of upkeep are
@@ -85,12 +85,12 @@ class RunningBroker:
         self.folder = folder
         self._cluster_id = cluster_id
         views = broker_view(settings)
-        self.partitions = Partitions(settings.node_id, PartitionLogStore(folder, clock))
-        self.flusher = Flusher(self._all_partitions(), clock=steady_clock)
+        self.partitions: Partitions = Partitions(settings.node_id, PartitionLogStore(folder, clock))
+        self.flusher: Flusher = Flusher(self._all_partitions(), clock=steady_clock)
         self.partitions.flush = self.flusher
-        self.metadata = _open_metadata(folder, settings.node_id, self.flusher)
+        self.metadata: Partition = _open_metadata(folder, settings.node_id, self.flusher)
         quotas = Quotas(time.monotonic)
-        self.cluster = ClusterController(
+        self.cluster: ClusterController = ClusterController(
             self.metadata,
             self.partitions,
             quotas,
@@ -98,7 +98,7 @@ class RunningBroker:
             features=dict(FEATURES),
             clock=moment,
         )
-        self.broker = Broker(
+        self.broker: Broker = Broker(
             settings=views,
             clock=clock,
             steady_clock=steady_clock,
@@ -113,23 +113,24 @@ class RunningBroker:
                 new_id=lambda: secrets.randbelow(SESSION_IDS_END - 1) + 1,
             ),
         )
-        self.transactions = self.broker.transactions = TransactionCoordinators(
+        self.transactions: TransactionCoordinators = TransactionCoordinators(
             partitions=self.partitions,
             cluster=self.cluster,
             producer_ids=self.cluster,
             settings=view(TransactionSettings, settings.values),
             clock=moment,
         )
-        self.groups = self.broker.groups = GroupCoordinators(
+        self.groups: GroupCoordinators = GroupCoordinators(
             partitions=self.partitions,
             cluster=self.cluster,
             settings=view(GroupSettings, settings.values),
             clock=moment,
         )
+        self.broker.transactions, self.broker.groups = self.transactions, self.groups
         self.cluster.topic_listeners += (self.transactions.follow, self.groups.follow)
-        self.server = Listener(Dispatcher(self.broker), views.network)
+        self.server: Listener = Listener(Dispatcher(self.broker), views.network)
         self._worker = WorkerProcess()
-        self.upkeep = Upkeep(
+        self.upkeep: Upkeep = Upkeep(
             self._kept,
             self._worker,
             view(UpkeepSettings, settings.values),

@@ -59,7 +59,7 @@ class WireName:
     __slots__ = ("names",)
 
     def __init__(self, *names: str) -> None:
-        self.names = names
+        self.names: tuple[str, ...] = names
 
 
 @dataclass(frozen=True, slots=True)

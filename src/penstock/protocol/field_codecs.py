@@ -22,7 +22,7 @@ class ItemBudget:
     __slots__ = ("items_left",)
 
     def __init__(self, items_max: int) -> None:
-        self.items_left = items_max
+        self.items_left: int = items_max
 
     def take(self, count: int, left_bytes: int, position: int) -> None:
         """Count items, of which each takes a byte at least."""
@@ -40,7 +40,7 @@ class WrittenOnce(Generic[ItemT]):
     __slots__ = ("_written", "item")
 
     def __init__(self, item: ItemT) -> None:
-        self.item = item
+        self.item: ItemT = item
         self._written: dict[WriteField, bytes] = {}
 
     def written(self, write: "WriteField") -> bytes:

@@ -20,7 +20,7 @@ from penstock.link.group_member import GroupGeneration, GroupMember, MemberSetti
 from penstock.link.settings import link_settings
 from penstock.registry.registry_node import CLAIM_ERRORS, RegistryNode
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 PROTOCOL_TYPE: Final = "sr"
 PROTOCOL: Final = "v0"

@@ -32,7 +32,7 @@ from penstock.registry.subject_turns import SubjectTurns
 from penstock.registry.topic_reader import CannotWriteError
 from penstock.registry.usage import SchemaUsage, UsageLog
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0  # a write that fails later than this is not tried again
 DECIDED_S: Final = 10.0  # how long a write waits until the nodes know their primary
@@ -60,15 +60,15 @@ class RegistryNode:
     """One node of the registry."""
 
     def __init__(self, settings: SchemaTopicSettings, clock: Callable[[], Millis]) -> None:
-        self.state = RegistryState()
-        self.examiner = Examiner()
-        self.turns = SubjectTurns()
-        self.usage = SchemaUsage(clock())
+        self.state: RegistryState = RegistryState()
+        self.examiner: Examiner = Examiner()
+        self.turns: SubjectTurns = SubjectTurns()
+        self.usage: SchemaUsage = SchemaUsage(clock())
         self.clock = clock
-        self.role = RegistryRole()
+        self.role: RegistryRole = RegistryRole()
         self.listeners: list[Callable[[Event], None]] = []  # called with each event, once applied
-        self.topic = SchemaTopic(settings, self._on_read_back)
-        self.usage_log = UsageLog(settings, self.usage, clock)
+        self.topic: SchemaTopic = SchemaTopic(settings, self._on_read_back)
+        self.usage_log: UsageLog = UsageLog(settings, self.usage, clock)
         self._machine = RegistryMachine()
         self._story = Story()
         self._runner = self._new_runner()

@@ -27,7 +27,7 @@ from penstock.link import settings as link
 from penstock.link.settings import librdkafka_settings
 from penstock.model import Millis, Offset
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 POLL_S: Final = 0.5
 BATCH_RECORDS_MAX: Final = 2000
@@ -71,7 +71,7 @@ class TopicReader(Generic[ItemT]):
         self._thread = threading.Thread(target=self._read_on, name=f"{topic}-reader", daemon=True)
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
         self._loaded: asyncio.Future[None] = self._loop.create_future()
-        self.end_offset = Offset(0)  # exclusive: everything below was applied
+        self.end_offset: Offset = Offset(0)  # exclusive: everything below was applied
 
     async def start(self) -> None:
         """Read the topic to its end, and go on reading."""

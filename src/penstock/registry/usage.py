@@ -73,7 +73,7 @@ class SchemaUsage:
         self._uses: OrderedDict[SchemaUse, UseCount] = OrderedDict()
         self._unshared: set[SchemaUse] = set()  # seen here, and not written to the topic yet
         self._uses_max = uses_max
-        self.evicted = 0
+        self.evicted: int = 0
 
     def note(self, use: SchemaUse, now: Millis) -> None:
         """A client requested an id, or registered its schema."""
@@ -110,7 +110,7 @@ class SchemaUsage:
         return sorted(uses, key=lambda entry: entry[1].last_at, reverse=True)
 
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 SHARE_S: Final = 5.0
 WRITE_S: Final = 5.0
@@ -147,7 +147,7 @@ class UsageLog:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="usage-writer")
         self._producer: Producer | None = None
         self._task: asyncio.Task[None] | None = None
-        self.is_shared = False  # whether what other nodes saw is known here
+        self.is_shared: bool = False  # whether what other nodes saw is known here
 
     def start(self) -> None:
         """Begin in the background."""

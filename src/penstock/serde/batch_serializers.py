@@ -46,6 +46,7 @@ from penstock.serde.event_codec import InvalidValueError
 from penstock.serde.frame import Side
 from penstock.serde.language import LANGUAGES, Language
 from penstock.serde.schema_source import SchemaSource, UnusableSchemaError
+from penstock.serde.serde_stats import SerdeStats
 from penstock.serde.serializers import Deserializer, Serializer
 
 __all__ = [
@@ -94,7 +95,7 @@ class BatchSerializer:
     ) -> None:
         self._single = Serializer(registry, topic, contract, side=side)
         self._encoder: tuple[ParsedSchema, RowsEncoder] | None = None
-        self.stats = self._single.stats
+        self.stats: SerdeStats = self._single.stats
 
     @property
     def subject(self) -> str:
@@ -149,7 +150,7 @@ class BatchDeserializer:
         self._single = Deserializer(registry, topic, reader=self._contract, side=side)
         self._decoder: tuple[ParsedSchema | None, ColumnRequest, GroupDecoder] | None = None
         self._request = ColumnRequest(columns, validate, plain_indexes, self._contract.message)
-        self.stats = self._single.stats
+        self.stats: SerdeStats = self._single.stats
 
     @property
     def subject(self) -> str:

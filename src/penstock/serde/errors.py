@@ -107,7 +107,7 @@ class UnsupportedRuleError(ClientError):
             "schema with the rule disabled."
         )
         self.subject = subject
-        self.rule = rule.name
+        self.rule: str | None = rule.name
 
 
 class ArgumentError(ClientError, ValueError):

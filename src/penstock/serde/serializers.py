@@ -108,9 +108,9 @@ class Serializer:
     ) -> None:
         self.registry = registry
         self.topic = topic
-        self.contract = contract or Contract()
+        self.contract: Contract = contract or Contract()
         self.side = side
-        self.stats = SerdeStats()
+        self.stats: SerdeStats = SerdeStats()
         self._own: tuple[SchemaText, ParsedSchema] | None = None  # of the contract, parsed
         self._current: tuple[object, Writing] | None = None  # by the registry's own object
 
@@ -213,7 +213,7 @@ class Deserializer:
         self.registry = registry
         self.topic = topic
         self.side = side
-        self.stats = SerdeStats()
+        self.stats: SerdeStats = SerdeStats()
         self._reader = reader
         self._reader_schema: ParsedSchema | None = None
         self._read_as = ReadAs(

@@ -21,6 +21,7 @@ from penstock.protocol.key_values import build_pairs, read_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from penstock.broker.quorum.control_records import ControlRecord
     from penstock.log.flush import FlushWork
@@ -48,7 +49,7 @@ class MetadataLog:
     """One replica's log and snapshots. Written by its quorum node alone."""
 
     def __init__(self, log: PartitionLog) -> None:
-        self.folder = log.folder
+        self.folder: Path = log.folder
         self._log = log
         sync_folder(str(log.folder.parent))  # a new folder's name must last with what is in it
         self._snapshots = find_snapshots(log.folder)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from penstock.machine import JournalRecord
     from penstock.model import LeaderEpoch, Millis, Moment, NodeId, Offset
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 

@@ -25,8 +25,8 @@ class Assembler:
         self._pool = bytearray()
         self._objects: list[object] = []
         self.symbols: list[Sequence[int]] = []
-        self.inputs = 0
-        self.depth = 0  # the most containers within each other
+        self.inputs: int = 0
+        self.depth: int = 0  # the most containers within each other
 
     @property
     def here(self) -> int:

@@ -46,7 +46,7 @@ class SlotMemory:
         self._reserve(share)
         if self._table()[1] > limits.output_bytes_max:
             self._reserve(_FIRST_CAPACITY)
-        self.slots = self._allocate(*self._checked(0), None)
+        self.slots: Slots = self._allocate(*self._checked(0), None)
 
     def _reserve(self, capacity: int) -> None:
         self._capacities = np.full(len(self._counts), capacity, dtype=np.int64)

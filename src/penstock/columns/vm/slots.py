@@ -101,7 +101,7 @@ class SlotLayout:
     """All slots of a program as vectors: how large their parts are for a number of values."""
 
     def __init__(self, plans: Sequence[SlotPlan]) -> None:
-        self.plans = tuple(plans)
+        self.plans: tuple[SlotPlan, ...] = tuple(plans)
         self.kinds: Int64s = np.array([plan.kind for plan in plans], dtype=np.int64)
         self.widths: Int64s = np.array([plan.width for plan in plans], dtype=np.int64)
         self.scopes: Int64s = np.array([plan.scope for plan in plans], dtype=np.int64)

@@ -76,23 +76,24 @@ class Replica:
         jitter: Callable[[], Millis],
     ) -> None:
         self.voter = voter
-        self.key = voter.key
-        self.node_id = voter.key.node_id
+        self.key: ReplicaKey = voter.key
+        self.node_id: NodeId = voter.key.node_id
         self.log = log
-        self.state = self.saved_state = state
+        self.state: QuorumState = state
+        self.saved_state: QuorumState = state
         self.voters = voters
         self.settings = settings
         self.jitter = jitter
         snapshot = log.latest_snapshot
-        self.high_watermark = Offset(0) if snapshot is None else snapshot.offset
-        self.synced_offset = log.end_offset
-        self.truncations = 0
+        self.high_watermark: Offset = Offset(0) if snapshot is None else snapshot.offset
+        self.synced_offset: Offset = log.end_offset
+        self.truncations: int = 0
         self.role: RoleState = Unattached(Millis(0), Millis(0))
         self._reported_role: RoleChange | None = None
         self.download: PendingSnapshot | None = None
         self.search_count = 0
-        self.is_stopped = False
-        self.pending = PendingEffects()
+        self.is_stopped: bool = False
+        self.pending: PendingEffects = PendingEffects()
         self._held_requests: list[tuple[NodeId | None, Request]] = []
         self._held_replies: list[tuple[CallerId, Reply]] = []
 

@@ -57,13 +57,13 @@ ROLE_MOVES: Final = Transitions(
 class Unattached:
     """Waits for a leader; a voter until its deadline, an observer by searching for one."""
 
-    role: ClassVar = Role.UNATTACHED
+    role: ClassVar[Role] = Role.UNATTACHED
     __slots__ = ("deadline", "resend_at", "search")
 
     def __init__(self, deadline: Millis, resend_at: Millis) -> None:
-        self.deadline = deadline
+        self.deadline: Millis = deadline
         self.search: Request | None = None  # a fetch whose reply will name the leader
-        self.resend_at = resend_at  # when an observer searches, again or at all
+        self.resend_at: Millis = resend_at  # when an observer searches, again or at all
 
 
 class VotingRound:
@@ -72,19 +72,19 @@ class VotingRound:
     __slots__ = ("deadline", "granted", "refused", "resend_at")
 
     def __init__(self, deadline: Millis) -> None:
-        self.deadline = deadline
+        self.deadline: Millis = deadline
         self.granted: dict[NodeId, bool] = {}
         self.refused: dict[NodeId, bool] = {}
         self.resend_at: dict[NodeId, Millis] = {}  # of requests without a reply
 
 
 class PreVoteRound(VotingRound):
-    role: ClassVar = Role.PROSPECTIVE
+    role: ClassVar[Role] = Role.PROSPECTIVE
     __slots__ = ()
 
 
 class VoteRound(VotingRound):
-    role: ClassVar = Role.CANDIDATE
+    role: ClassVar[Role] = Role.CANDIDATE
     __slots__ = ()
 
 
@@ -102,12 +102,12 @@ class ReplicaProgress:
     __slots__ = ("caught_up_at", "end_at_fetch", "fetched_at", "key", "offset", "parked", "sent")
 
     def __init__(self, key: ReplicaKey) -> None:
-        self.key = key
-        self.offset = Offset(-1)  # everything below is synced there; -1: nothing is known
-        self.fetched_at = Millis(-1)  # -1: not since this replica leads
-        self.end_at_fetch = Offset(-1)  # of the leader's log when this replica fetched last
-        self.caught_up_at = Millis(-1)  # when it last had all that the leader had; -1: never
-        self.sent = Offset(-1)  # the high watermark in the last reply
+        self.key: ReplicaKey = key
+        self.offset: Offset = Offset(-1)  # everything below is synced there; -1: nothing is known
+        self.fetched_at: Millis = Millis(-1)  # -1: not since this replica leads
+        self.end_at_fetch: Offset = Offset(-1)  # of the leader's log when this replica fetched last
+        self.caught_up_at: Millis = Millis(-1)  # when it had all that the leader had; -1: never
+        self.sent: Offset = Offset(-1)  # the high watermark in the last reply
         self.parked: ParkedFetch | None = None
 
     @property
@@ -118,14 +118,14 @@ class ReplicaProgress:
 class Leading:
     """Commits what a majority has synced; resigns when a majority stops fetching."""
 
-    role: ClassVar = Role.LEADER
+    role: ClassVar[Role] = Role.LEADER
     __slots__ = ("begin_at", "has_committed", "observers", "since", "start_offset", "voters")
 
     def __init__(self, start_offset: Offset, now: Millis, begin_at: Millis) -> None:
-        self.start_offset = start_offset  # of the epoch: where its first record is
-        self.since = now
-        self.has_committed = False  # a record of this epoch
-        self.begin_at = begin_at  # when voters that do not fetch are called again
+        self.start_offset: Offset = start_offset  # of the epoch: where its first record is
+        self.since: Millis = now
+        self.has_committed: bool = False  # a record of this epoch
+        self.begin_at: Millis = begin_at  # when voters that do not fetch are called again
         self.voters: dict[NodeId, ReplicaProgress] = {}  # without the leader
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}
 
@@ -141,7 +141,7 @@ class Leading:
 class Following:
     """Fetches from its leader, one request at a time."""
 
-    role: ClassVar = Role.FOLLOWER
+    role: ClassVar[Role] = Role.FOLLOWER
     __slots__ = (
         "deadline",
         "has_fetched",
@@ -154,25 +154,25 @@ class Following:
     )
 
     def __init__(self, leader_id: NodeId, deadline: Millis, update_at: Millis) -> None:
-        self.leader_id = leader_id
-        self.deadline = deadline
-        self.has_fetched = False  # once from this leader since it follows it
-        self.is_leader_lost = False  # the connection to it ended
+        self.leader_id: NodeId = leader_id
+        self.deadline: Millis = deadline
+        self.has_fetched: bool = False  # once from this leader since it follows it
+        self.is_leader_lost: bool = False  # the connection to it ended
         self.in_flight: Request | None = None
-        self.resend_at = NEVER  # of the request in flight, or the end of a backoff
-        self.leader_high_watermark = Offset(0)
-        self.update_at = update_at  # when a voter whose entry is outdated tells its leader
+        self.resend_at: Millis = NEVER  # of the request in flight, or the end of a backoff
+        self.leader_high_watermark: Offset = Offset(0)
+        self.update_at: Millis = update_at  # when a voter whose entry is outdated tells its leader
 
 
 class Resigned:
     """Tells the voters that its epoch has ended."""
 
-    role: ClassVar = Role.RESIGNED
+    role: ClassVar[Role] = Role.RESIGNED
     __slots__ = ("deadline", "resend_at", "successors")
 
     def __init__(self, deadline: Millis, successors: tuple[ReplicaKey, ...]) -> None:
-        self.deadline = deadline
-        self.successors = successors
+        self.deadline: Millis = deadline
+        self.successors: tuple[ReplicaKey, ...] = successors
         self.resend_at: dict[NodeId, Millis] = {}
 
 
@@ -185,7 +185,7 @@ class PendingSnapshot:
     __slots__ = ("is_complete", "is_stored", "position", "snapshot")
 
     def __init__(self, snapshot: OffsetAndEpoch) -> None:
-        self.snapshot = snapshot
-        self.position = 0
-        self.is_complete = False  # all chunks were given to the shell
-        self.is_stored = False  # and are synced
+        self.snapshot: OffsetAndEpoch = snapshot
+        self.position: int = 0
+        self.is_complete: bool = False  # all chunks were given to the shell
+        self.is_stored: bool = False  # and are synced

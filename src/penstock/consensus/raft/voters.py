@@ -41,10 +41,10 @@ class VoterSet:
     __slots__ = ("_by_id", "majority", "voters")
 
     def __init__(self, voters: Iterable[Voter] = ()) -> None:
-        self.voters = tuple(sorted(voters, key=lambda voter: voter.key.node_id))
+        self.voters: tuple[Voter, ...] = tuple(sorted(voters, key=lambda voter: voter.key.node_id))
         self._by_id = {voter.key.node_id: voter for voter in self.voters}
         assert len(self._by_id) == len(self.voters), "a node votes once"
-        self.majority = len(self.voters) // 2 + 1
+        self.majority: int = len(self.voters) // 2 + 1
 
     def __contains__(self, key: ReplicaKey) -> bool:
         """Whether this disk votes; a set that knows no directory of a node accepts any."""

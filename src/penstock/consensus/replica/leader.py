@@ -75,9 +75,9 @@ class InSyncReplicas:
     ) -> None:
         self.node_id = node_id
         self.leader_epoch = leader_epoch
-        self.partition_epoch = partition_epoch
-        self.isr = tuple(isr)
-        self.high_watermark = high_watermark
+        self.partition_epoch: int = partition_epoch
+        self.isr: tuple[NodeId, ...] = tuple(isr)
+        self.high_watermark: Offset = high_watermark
         self._epoch_start_offset = epoch_start_offset
         self._settings = settings
         self._leader_end_offset = (

@@ -24,9 +24,9 @@ class TopicState:
     def __init__(
         self, name: str, topic_id: TopicId, partitions: tuple[PartitionState, ...]
     ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions = list(partitions)
+        self.name: str = name
+        self.topic_id: TopicId = topic_id
+        self.partitions: list[PartitionState] = list(partitions)
 
 
 @dataclass(slots=True)

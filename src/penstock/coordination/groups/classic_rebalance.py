@@ -45,11 +45,11 @@ class ClassicDraft:
     __slots__ = ("first", "group", "is_stored", "now", "replies", "settings", "story", "timers")
 
     def __init__(self, group: ClassicGroup, settings: GroupSettings, now: Moment) -> None:
-        self.group = group
-        self.settings = settings
-        self.now = now
+        self.group: ClassicGroup = group
+        self.settings: GroupSettings = settings
+        self.now: Moment = now
         self.first: list[Event] = []  # of the group that it replaces
-        self.is_stored = False  # the record must be written
+        self.is_stored: bool = False  # the record must be written
         self.replies: list[Reply] = []
         self.timers: dict[TimerKey, TimerSet] = {}
         self.story: list[Step] = []

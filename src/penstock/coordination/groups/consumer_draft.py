@@ -72,9 +72,9 @@ class ConsumerDraft:
         self._before = group.state
         self._scratch = GroupsState()
         self._scratch.groups[group.group_id] = group.copy()
-        self.group_id = group.group_id
-        self.settings = settings
-        self.now = now
+        self.group_id: str = group.group_id
+        self.settings: GroupSettings = settings
+        self.now: Moment = now
         self.events: list[Event] = []
         self.notes: list[Event] = []
         self.replies: list[Reply] = []

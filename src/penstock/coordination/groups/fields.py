@@ -28,7 +28,7 @@ class FieldReader:
 
     def __init__(self, buffer: bytes, position: int = 0) -> None:
         self._buffer = buffer
-        self.position = position
+        self.position: int = position
 
     def _fixed(self, layout: Struct) -> int:
         try:

@@ -5,8 +5,10 @@ Invariants: a partition has one owner per generation or epoch; a commit of a fen
 nothing; what was committed stays until it is deleted or expires.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Final, TypeAlias, assert_never
+from typing import ClassVar, Final, TypeAlias, assert_never
 
 from penstock.coordination.groups.apply import apply_event, replay_target
 from penstock.coordination.groups.codec import OFFSET_KEY, read_events, write_event
@@ -137,10 +139,12 @@ class GroupMachine:
                 assert_never(command)
 
     # Each of these is one function; a method around it would be one more call per commit.
-    apply = staticmethod(apply_event)
-    write_event = staticmethod(write_event)
-    read_events = staticmethod(read_events)
-    validate = staticmethod(validate)
+    apply: ClassVar[staticmethod[[GroupsState, Event], None]] = staticmethod(apply_event)
+    write_event: ClassVar[staticmethod[[Event], JournalRecord]] = staticmethod(write_event)
+    read_events: ClassVar[
+        staticmethod[[JournalRecord, TransactionMark | None], Sequence[Event]]
+    ] = staticmethod(read_events)
+    validate: ClassVar[staticmethod[[GroupsState], None]] = staticmethod(validate)
 
     def wake_at(self, state: GroupsState) -> Millis | None:
         """Immediately after the log was read; then when something is due."""

@@ -66,10 +66,10 @@ class ClassicGroup:
     )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.state = ClassicState.EMPTY
-        self.state_since = -1
-        self.generation = 0
+        self.group_id: str = group_id
+        self.state: ClassicState = ClassicState.EMPTY
+        self.state_since: int = -1
+        self.generation: int = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
@@ -77,8 +77,8 @@ class ClassicGroup:
         self.static: dict[str, str] = {}  # instance id -> member id
         self.pending: frozenset[str] = frozenset()  # ids given out that have not joined yet
         self.unsynced: frozenset[str] = frozenset()  # have not requested their assignment yet
-        self.is_delayed = False  # the first rebalance of an empty group waits for more members
-        self.has_new_members = False  # a member joined during the initial delay
+        self.is_delayed: bool = False  # an empty group's first rebalance waits for more members
+        self.has_new_members: bool = False  # a member joined during the initial delay
         self.subscribed_topics: frozenset[str] | None = None  # None: not a consumer's metadata
 
     def copy(self) -> "ClassicGroup":
@@ -163,16 +163,16 @@ class ConsumerGroup:
     )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 0
-        self.metadata_hash = 0
+        self.group_id: str = group_id
+        self.epoch: int = 0
+        self.metadata_hash: int = 0
         self.members: dict[str, ConsumerMember] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
-        self.target_epoch = 0
+        self.target_epoch: int = 0
         self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, StoredRegex] = {}
         self.owners: dict[tuple[UUID, int], str] = {}
-        self.topics = NEVER_CHECKED  # those the group was last checked against
+        self.topics: TopicCatalogue = NEVER_CHECKED  # those the group was last checked against
 
     def copy(self) -> "ConsumerGroup":
         """A group that can be changed without changing this one."""
@@ -248,8 +248,8 @@ class GroupsState:
         self.unstable: dict[str, dict[PartitionKey, int]] = {}
         #: Where commits go while the log is read, by the start of their key: decoded once.
         self.replayed: dict[bytes, tuple[dict[PartitionKey, bytes], str]] = {}
-        self.timers = Timers()
-        self.has_started_sessions = False  # after the log was read
+        self.timers: Timers = Timers()
+        self.has_started_sessions: bool = False  # after the log was read
 
     def group_ids(self) -> Iterator[str]:
         """Every group there is, in no order."""

@@ -2,6 +2,7 @@
 
 import logging
 from http import HTTPStatus
+from typing import Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -17,7 +18,7 @@ from penstock.registry.http.openapi_page import reference
 from penstock.registry.http.responses import error_response, http_error, json_response
 from penstock.registry.registry_node import NotPrimaryError, RegistryNode
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 def build(app: FastAPI, node: RegistryNode, forwarder: Forwarder, guard: Guard) -> Front:

@@ -45,7 +45,7 @@ class Front:
     def __init__(self, node: RegistryNode, app: App, guard: Guard) -> None:
         self.responses: Counter[int] = Counter()  # by status
         self.closed: Counter[str] = Counter()  # connections closed by the server, by reason
-        self.hits = 0
+        self.hits: int = 0
         self._app = app
         self._guard = guard
         self._node = node

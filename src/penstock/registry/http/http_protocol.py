@@ -44,6 +44,8 @@ _FULL: Final = (503, "Service Unavailable", "too many connections; try again in 
 class RepeatingProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits, and a shortcut for repeated requests."""
 
+    timeout_keep_alive_task: asyncio.TimerHandle | None  # of uvicorn
+
     def __init__(
         self, repeat: Repeat, limits: ConnectionLimits, closed: Counter[str], **arguments: Any
     ) -> None:

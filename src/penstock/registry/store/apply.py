@@ -6,7 +6,7 @@ Only records that were read back from the log come here, in its order, whichever
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from penstock.registry.store.events import (
     ContextCreated,
@@ -24,7 +24,7 @@ from penstock.registry.store.state import RegistryState, SubjectContext, Version
 from penstock.registry.subject_names import Subject, context_of, normal
 
 _Setting = TypeVar("_Setting")
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 def apply(state: RegistryState, event: Event) -> None:

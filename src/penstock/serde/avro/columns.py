@@ -72,7 +72,7 @@ class AvroGroupDecoder:
         schema = self._decoder(reader).schema
         # Not from_pylist: it loads pandas, where it is installed, into every worker of Spark's.
         nothing: list[Any] = [pa.nulls(0, field.type) for field in schema]
-        self.empty = pa.RecordBatch.from_arrays(nothing, schema=schema)
+        self.empty: pa.RecordBatch = pa.RecordBatch.from_arrays(nothing, schema=schema)
 
     def decode(
         self, writer: ParsedSchema, group: FrameGroup, source: Bytes, errors: list[RowError]

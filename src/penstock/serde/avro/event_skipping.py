@@ -67,7 +67,7 @@ class WriteLimits:
 
     def __init__(self, root: Node) -> None:
         self._skip = Skips(root).whole(root)
-        self.may_be_small = bool(self_containing(root)) or _has_weightless_items(root)
+        self.may_be_small: bool = bool(self_containing(root)) or _has_weightless_items(root)
 
     def exceeded_by(self, payload: bytes) -> UnreadableError | None:
         """The limit that a payload, just written, is beyond; looks inside only if it may be."""

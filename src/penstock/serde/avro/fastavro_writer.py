@@ -33,7 +33,7 @@ class FastavroWriter:
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = _parsed(schema)
         self._raw_values = RawValues(schema.root)
-        self.limits = WriteLimits(schema.root)
+        self.limits: WriteLimits = WriteLimits(schema.root)
 
     def write(self, value: Any) -> bytes:
         """The payload, or RefusedValueError."""

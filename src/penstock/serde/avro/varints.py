@@ -24,8 +24,8 @@ class Budget:
     __slots__ = ("items", "levels")
 
     def __init__(self) -> None:
-        self.items = ITEMS_MAX
-        self.levels = NESTING_MAX
+        self.items: int = ITEMS_MAX
+        self.levels: int = NESTING_MAX
 
     def enter(self, position: int) -> None:
         """One level down; the caller adds it again."""

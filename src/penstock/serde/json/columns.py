@@ -72,7 +72,7 @@ class JsonGroupDecoder:
         self, reader: JsonSchema, columns: Sequence[str] | None, *, validate: bool = True
     ) -> None:
         self._decoder = JsonBatchDecoder(reader, columns, validate=validate)
-        self.empty = self._decoder.decode(_NO_BYTES, _NO_ROWS, _NO_ROWS)[0]
+        self.empty: pa.RecordBatch = self._decoder.decode(_NO_BYTES, _NO_ROWS, _NO_ROWS)[0]
 
     def decode(
         self, writer: ParsedSchema, group: FrameGroup, source: Bytes, errors: list[RowError]

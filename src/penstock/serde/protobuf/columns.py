@@ -105,7 +105,7 @@ class ProtobufGroupDecoder:
         self._name: str = message_type.DESCRIPTOR.full_name
         self._forms = _forms(plain_indexes)
         self._decoder = ProtobufBatchDecoder(message_type, columns, unit=unit)
-        self.empty = self._decoder.decode(b"", _NO_ROWS, _NO_ROWS)[0]
+        self.empty: pa.RecordBatch = self._decoder.decode(b"", _NO_ROWS, _NO_ROWS)[0]
 
     def decode(
         self, writer: ParsedSchema, group: FrameGroup, source: Bytes, errors: list[RowError]

@@ -56,7 +56,7 @@ class ProtobufEventEncoder:
 
     def __init__(self, schema: ProtobufSchema, message_name: str | None = None) -> None:
         self._schema = schema
-        self.indexes = _FIRST if message_name is None else schema.indexes_of(message_name)
+        self.indexes: Indexes = _FIRST if message_name is None else schema.indexes_of(message_name)
         self._message_type = MessageTypes(schema).at(self.indexes)
         self._encode = message_encoder(self._message_type.DESCRIPTOR)
         self._known: dict[type, tuple[Callable[[Any], bytes], Indexes]] = {}  # message classes
@@ -212,7 +212,7 @@ class MessageTypes:
         self._pool = descriptor_pool.DescriptorPool()
         for file in schema.descriptors:
             self._pool.AddSerializedFile(file.SerializeToString())
-        self.named = lru_cache(maxsize=256)(self._named)
+        self.named: Callable[[str], Any] = lru_cache(maxsize=256)(self._named)
 
     def at(self, indexes: tuple[int, ...]) -> Any:
         """The class at a path of indexes."""
