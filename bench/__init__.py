@@ -1,1 +1,1 @@
-"""One script per claim. Each runs us and a peer in the same run and prints the ratio."""
+"""Benchmarks: one script per subject. Each measures Penstock and a peer in the same run."""

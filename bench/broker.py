@@ -1,8 +1,8 @@
-"""Produce and consume throughput, server CPU and memory: Penstock beside Apache Kafka.
+"""Produce and consume: throughput, server CPU and memory, compared with Apache Kafka.
 
-Both servers stand and are warmed up with the same load. They take turns, round by round, so that
-what a shared machine takes away it takes from both; who waits for its turn is idle. The middle of
-each quantity counts. `bench.memory` tells why memory is settled before each round.
+Both servers run and are warmed up with the same load. They take turns, round by round, so that
+other users of the machine affect both; the other server is idle meanwhile. The result is the median
+of each quantity. `bench.memory` explains why memory is filled before each round.
 """
 
 import json
@@ -29,7 +29,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One workload, and what its ratios should be."""
+    """One workload and the targets of its ratios."""
 
     name: str
     what: str
@@ -44,7 +44,7 @@ READ = Load("consume 1000 B", "consume", 1000, 1_500_000, MB, ">= 1.1", "<= 1.0"
 LOADS = (
     Load("produce 1000 B, 16 kB batches", "produce", 1000, 800_000, 16_384, ">= 2.5", "<= 0.4"),
     Load("produce 1000 B, 1 MB batches", "produce", 1000, 1_500_000, MB, ">= 1.1", "<= 0.6"),
-    READ,  # while what it reads is still in memory
+    READ,  # while its records are still in memory
     Load("produce 100 B, 16 kB batches", "produce", 100, 3_000_000, 16_384, ">= 1.0", "<= 0.4"),
     Load("produce 100 B, 1 MB batches", "produce", 100, 5_000_000, MB, ">= 1.0", "<= 0.6"),
 )
@@ -54,23 +54,23 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one server did under one load."""
+    """The results of one server under one load."""
 
     mb_per_second: float
     cpu_seconds_per_gb: float
-    client_busy_cores: float  # near 1: the client's sending thread is what was measured
+    client_busy_cores: float  # near 1: the client's sending thread is the limit
     server_busy_cores: float
 
     @property
     def limit(self) -> str:
-        """Who was busy: a rate says little of a server that waits for its client."""
+        """What was busy: the rate of a server that waits for its client says little."""
         return (
             f"cores busy: client {self.client_busy_cores:.2f}, server {self.server_busy_cores:.2f}"
         )
 
 
 def measure() -> Iterator[Figure]:
-    """Ours and the peer's by turns, then their ratios."""
+    """Measure both servers in turns, then compare."""
     with both_servers() as servers, SettledMemory() as memory:
         for server in servers:
             warm_up(server)
@@ -83,7 +83,7 @@ def measure() -> Iterator[Figure]:
 
 
 def compared(load: Load, runs: list[Run]) -> Iterator[Figure]:
-    """Rate and cost of one load; the peer's, if there is one, comes second."""
+    """Rate and cost of one load; the results of the peer, if there is one, come second."""
     mine, *peers = runs
     peer = peers[0] if peers else None
     yield Figure(
@@ -104,7 +104,7 @@ def compared(load: Load, runs: list[Run]) -> Iterator[Figure]:
 
 
 def warm_up(server: Server) -> None:
-    """Every kind of work once, so that a JVM has compiled it."""
+    """Run every kind of work once, so that a JVM has compiled it."""
     make_topic(server.bootstrap, "warm-up", partitions=4)
     for batch_bytes in (16_384, MB):
         run_load(server, "produce", "warm-up", 1000, WARM_UP, batch_bytes)
@@ -123,7 +123,7 @@ def by_turns(load: Load, servers: list[Server], memory: SettledMemory) -> list[l
 
 
 def middle_of(rounds: list[Run]) -> Run:
-    """The median of every quantity by itself."""
+    """The median of each quantity."""
     return Run(
         median(run.mb_per_second for run in rounds),
         median(run.cpu_seconds_per_gb for run in rounds),
@@ -133,14 +133,14 @@ def middle_of(rounds: list[Run]) -> Run:
 
 
 def measure_load(server: Server, load: Load, number: int) -> Run:
-    """One round of a load. What is written is deleted, but for the topic that is read later."""
-    kept = f"t-{READ.size}-{READ.batch_bytes}-0"
-    topic = kept if load is READ else f"t-{load.size}-{load.batch_bytes}-{number}"
+    """One round of a load. Topics are deleted afterwards, except for the one that is read later."""
+    read_topic = f"t-{READ.size}-{READ.batch_bytes}-0"
+    topic = read_topic if load is READ else f"t-{load.size}-{load.batch_bytes}-{number}"
     if load is not READ:
         make_topic(server.bootstrap, topic, partitions=4)
     with cost_of(server.pid) as cost:
         said = run_load(server, load.what, topic, load.size, load.count, load.batch_bytes)
-    if topic != kept:
+    if topic != read_topic:
         delete_topic(server.bootstrap, topic)
     gigabytes = load.size * load.count / 1e9
     return Run(
@@ -154,7 +154,7 @@ def measure_load(server: Server, load: Load, number: int) -> Run:
 def run_load(
     server: Server, what: str, topic: str, size: int, count: int, batch_bytes: int
 ) -> dict[str, float]:
-    """One load in a process of its own."""
+    """Run one load in its own process."""
     arguments = {
         "bootstrap": server.bootstrap,
         "topic": topic,

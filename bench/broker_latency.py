@@ -1,10 +1,9 @@
-"""Latency at a steady rate: Penstock beside Apache Kafka, both warmed up.
+"""Latency at a constant rate, compared with Apache Kafka.
 
-A pause that the host makes shows in every percentile, and rounds differ by several times. So each
-load runs several times, the servers taking turns. Of each server's rounds the calm ones count, in
-which the host left it alone (`bench.host`), and of those the middle of each percentile; the notes
-have all that count. A bare server takes its turn too (`bench.floor`): requests at the same rate, no
-log and no disk.
+A pause of the host shows in every percentile, and rounds differ by several times. So each load runs
+several times, in turns with the peer and with a minimal server without log and disk
+(`bench.floor`). The result is the median of each percentile over the rounds in which the host took
+little time (`bench.host`); the notes list all of these rounds.
 """
 
 import json
@@ -31,7 +30,7 @@ def measure() -> Iterator[Figure]:
     with both_servers() as servers, bare_server(ANSWER_BYTES) as (bare_url, _):
         for server in servers:
             make_topic(server.bootstrap, "latency", partitions=4)
-            run(server, "--rate", "5000", "--count", "30000")  # warm-up: not looked at
+            run(server, "--rate", "5000", "--count", "30000")  # warm-up: ignored
         for name, rate, options in (
             ("acknowledged at 1 000/s", 1_000, ACKNOWLEDGED),
             ("end to end at 10 000/s", 10_000, END_TO_END),
@@ -50,7 +49,7 @@ def compared(
     ours: list[Round],
     peers: list[Round] | None = None,
 ) -> Figure:
-    """One percentile of all, the middle of the rounds that count."""
+    """The median of one percentile over the selected rounds."""
     mine = [each.measured[percentile] for each in ours]
     theirs = [each.measured[percentile] for each in peers or ()]
     stolen = listed([each.stolen_share for each in ours])
@@ -67,7 +66,7 @@ def compared(
 
 
 def by_turns(loads: Sequence[Callable[[], dict[str, float]]]) -> list[list[Round]]:
-    """The calm rounds of each load."""
+    """The undisturbed rounds of each load."""
     rounds: list[list[Round]] = [[] for _ in loads]
     for _ in range(ROUNDS):
         for load, done in zip(loads, rounds, strict=True):
@@ -76,12 +75,12 @@ def by_turns(loads: Sequence[Callable[[], dict[str, float]]]) -> list[list[Round
 
 
 def listed(values: list[float]) -> str:
-    """All of them, for who wants to know how much they differ."""
+    """All values, to show how much they differ."""
     return " ".join(f"{value:.3g}" for value in values)
 
 
 def run(server: Server, *options: str) -> dict[str, float]:
-    """One latency load in a process of its own."""
+    """Run one latency load in its own process."""
     command = [sys.executable, "-m", "bench.load", "latency", "--topic", "latency", "--acks", "all"]
     done = subprocess.run(
         [*command, "--bootstrap", server.bootstrap, *options],

@@ -1,4 +1,4 @@
-"""Start, 2 000 topics, restarts, and 10 000 idle partitions: Penstock beside Apache Kafka."""
+"""Start, 2 000 topics, restarts, and 10 000 idle partitions, compared with Apache Kafka."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ PARTITIONS = 10_000
 
 
 def measure() -> Iterator[Figure]:
-    """The same steps on both servers; the idle memory is ours alone."""
+    """Run the same steps on both servers; idle memory on Penstock only."""
     ours = measure_server(penstock())
     try:
         theirs: dict[str, float] = measure_server(apache_kafka())
@@ -76,7 +76,7 @@ def create_topics(bootstrap: str) -> float:
 
 
 def idle_megabytes() -> float:
-    """Memory of a broker that holds many partitions nobody touches."""
+    """Memory of a broker with many idle partitions."""
     with penstock() as server:
         for number in range(PARTITIONS // 1000):
             make_topic(server.bootstrap, f"idle-{number}", partitions=1000)

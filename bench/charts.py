@@ -26,7 +26,9 @@ RATIO_MIN: Final = 0.2  # of the overview's scale
 RATIO_MAX: Final = 100.0  # beyond it, the label is "more than"
 TICKS: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
-SCALE: Final = "Compared with the peer (1x), logarithmic scale; brown: the target was missed"
+SCALE: Final = (
+    "Multiples of the peer (1x): larger is better; logarithmic; brown: the target was missed"
+)
 _STYLE: Final = """
   text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2933; }
   .title { font-size: 15px; font-weight: 600; }

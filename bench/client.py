@@ -1,10 +1,10 @@
-"""The client beside confluent-kafka's own: CPU per event, and how soon backpressure takes hold.
+"""The client: CPU per event and the delay of backpressure, compared with confluent-kafka.
 
-Orders under an Avro contract, over one broker. The peer is confluent-kafka with its AvroSerializer
-and AvroDeserializer, one event at a time, as its users write it; ours sends dicts with `send_many`
-and reads Arrow batches. CPU is the whole process's, librdkafka's threads included. The pause is
-the time from the queue's high-water mark to the last record that still came; the peer's figure is
-the budget of 100 ms.
+Orders with an Avro contract, on one broker. The peer is confluent-kafka with its AvroSerializer and
+AvroDeserializer, one event at a time, as its users write it; Penstock sends dicts with `send_many`
+and reads Arrow batches. CPU is that of the whole process, including librdkafka's threads. The pause
+is the time from the high watermark of the queue to the last record that still arrived; its limit is
+100 ms.
 """
 
 import json
@@ -29,7 +29,7 @@ from penstock.testing.platform import Platform
 
 EVENTS = 100_000
 PAUSES = 15
-WATCH_S = 0.25  # after a pause: would anything still come
+WATCH_S = 0.25  # after a pause: whether anything still arrives
 PAUSE_BUDGET_MS = 100.0
 UNIT = "CPU us/event"
 SCHEMA = json.dumps(
@@ -76,7 +76,7 @@ def measure() -> Iterator[Figure]:
             yield from compared(platform.bootstrap, registry)
         slowest_ms = pause_ms(platform.bootstrap)
         note = f"the slowest of {PAUSES}"
-        yield Figure("a pause takes hold", slowest_ms, PAUSE_BUDGET_MS, "ms", "<= 1.0", note, LIMIT)
+        yield Figure("delay of a pause", slowest_ms, PAUSE_BUDGET_MS, "ms", "<= 1.0", note, LIMIT)
     finally:
         platform.stop()
 
@@ -93,7 +93,7 @@ def compared(bootstrap: str, registry: Registry) -> Iterator[Figure]:
 def send_ours(bootstrap: str, registry: Registry) -> float:
     rows, contract = orders(), Contract(SCHEMA)
     with Producer(bootstrap, "ours", registry=registry, value=contract, settings=QUEUE) as producer:
-        producer.send_many(rows[:100]).wait()  # what is compiled once is compiled
+        producer.send_many(rows[:100]).wait()  # so that everything is compiled
         return cpu_us(lambda: check(producer.send_many(rows).wait()))
 
 
@@ -108,18 +108,20 @@ def send_peer(bootstrap: str, url: str) -> float:
     producer = KafkaProducer(
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **QUEUE}
     )
-    heard = []
+    delivery_errors = []
 
     def work() -> None:
         for row in rows:
             producer.produce(
-                "peer", write(row, context), on_delivery=lambda error, message: heard.append(error)
+                "peer",
+                write(row, context),
+                on_delivery=lambda error, message: delivery_errors.append(error),
             )
             producer.poll(0)
         producer.flush()
 
     spent = cpu_us(work)
-    assert heard == [None] * EVENTS
+    assert delivery_errors == [None] * EVENTS
     return spent
 
 
@@ -155,7 +157,7 @@ def read_peer(bootstrap: str, url: str) -> float:
 
 
 def pause_ms(bootstrap: str) -> float:
-    """The slowest of some: from the moment the queue is full to the last record that came."""
+    """The slowest of several: from a full queue to the last record that arrived."""
     limits = FlowLimits(high_records=1_000, low_records=100)
     slowest_ms, wait = 0.0, threading.Event()
     with Consumer(bootstrap, "ours", "paused", flow=limits) as consumer:

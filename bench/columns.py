@@ -1,10 +1,11 @@
-"""Records per second of CPU, batches <-> columns: ours beside confluent-kafka.
+"""Records per second of CPU, batches <-> columns, compared with confluent-kafka.
 
-Both sides start and end alike. Opening: stored batches -> Arrow columns (offset, timestamp, key,
-value, headers). Building: Arrow columns (key, value) -> batches of 1 MB by Kafka's partitioner. The
-peer consumes from, and produces to, librdkafka's mock broker in another process, so its CPU time is
-the client's alone; it includes the client's socket work, which ours has none of. The rows named
-"calling thread" leave out all of librdkafka's own threads: the most that can be said for the peer.
+Both start and end with the same data. Opening: stored batches -> Arrow columns (offset, timestamp,
+key, value, headers). Building: Arrow columns (key, value) -> batches of 1 MB by Kafka's
+partitioner. The peer consumes from, and produces to, librdkafka's mock broker in another process,
+so its CPU time is the client's alone; it includes the client's socket work, which Penstock's does
+not. The rows named "calling thread" leave out librdkafka's own threads: the most favourable figure
+of the peer.
 """
 
 import multiprocessing
@@ -40,7 +41,7 @@ def main() -> None:
 
 
 def measure() -> Iterator[Figure]:
-    """Each round runs us and the peer; the best of each counts."""
+    """Measure both in each round; the best round of each is the result."""
     records = sample(RECORDS)
     fetched = fetched_batches(records)
     with mock_broker() as address:
@@ -58,7 +59,7 @@ def measure() -> Iterator[Figure]:
 
 
 def best(ours: Callable[[], int], theirs: Callable[[], int]) -> tuple[float, float, float]:
-    """Records per CPU second: ours, the peer's process, the peer's calling thread."""
+    """Records per CPU second: Penstock, the process of the peer, its calling thread."""
     ours()  # compiled or loaded from the cache; not part of any record's cost
     figures = [(0.0, 0.0, 0.0)]
     for _ in range(ROUNDS):
@@ -88,7 +89,7 @@ def pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def fetched_batches(records: pa.RecordBatch) -> list[bytes]:
-    """What fetches of one partition would answer: batches of 1 MB, back to back."""
+    """The responses of fetches of one partition: adjacent batches of 1 MB."""
     answers = []
     offset = 0
     for piece in pieces(records):
@@ -114,7 +115,7 @@ def build_all(records: pa.RecordBatch) -> int:
 
 
 def consume_all(address: str) -> int:
-    """Every record the mock broker has, as the same Arrow columns."""
+    """All records of the mock broker as the same Arrow columns."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -148,7 +149,7 @@ def columns_of(messages: list[Message]) -> pa.RecordBatch:
 
 
 def produce_all(address: str, records: pa.RecordBatch) -> int:
-    """Every row to the first topic, all acknowledged."""
+    """Send every row to the first topic; all are acknowledged."""
     producer = Producer(
         {
             "bootstrap.servers": address,
@@ -169,7 +170,7 @@ def produce_all(address: str, records: pa.RecordBatch) -> int:
 
 @contextmanager
 def mock_broker() -> Iterator[str]:
-    """librdkafka's mock broker in a process of its own; its address."""
+    """Start librdkafka's mock broker in its own process; its address."""
     spawn = multiprocessing.get_context("spawn")
     ours, its = spawn.Pipe()
     process = spawn.Process(target=serve, args=(its,), daemon=True)
@@ -182,7 +183,7 @@ def mock_broker() -> Iterator[str]:
 
 
 def serve(connection: Connection) -> None:
-    """The other process: lives as long as the producer that holds the mock cluster."""
+    """The other process: runs as long as the producer of the mock cluster."""
     producer = Producer({"test.mock.num.brokers": 1, "log_level": 3})
     brokers = producer.list_topics(timeout=10).brokers
     connection.send(",".join(f"{broker.host}:{broker.port}" for broker in brokers.values()))

@@ -1,9 +1,8 @@
-"""Compaction: how fast it goes, and what it costs appends that happen beside it.
+"""Compaction: its speed, and the latency of appends meanwhile.
 
-The worker compacts a partition of small records, once with most of it overwritten and once with
-nothing to drop; its peer is a plain copy of the same files, synced. Then appends are made at a
-steady rate while the worker compacts another partition without pause; the peer is the same rate in
-the same run with the worker idle.
+The worker compacts a partition of small records, once with most records overwritten and once with
+none; the peer is a synced copy of the same files. Then appends are made at a constant rate while
+the worker compacts another partition continuously; the peer is the same rate with the worker idle.
 """
 
 import asyncio
@@ -45,7 +44,7 @@ TOPIC: Final = topic_settings(
 UPKEEP: Final = view(UpkeepSettings, broker_values(NO_LAYERS))
 APPENDS_PER_SECOND: Final = 500
 PHASE_SECONDS: Final = 3
-PHASES: Final = 7  # of each kind, taking turns; the median phase counts
+PHASES: Final = 7  # of each kind, in turns; the result is the median
 MB: Final = 1e6
 
 
@@ -54,14 +53,14 @@ def main() -> None:
 
 
 def measure() -> Iterator[Figure]:
-    """One figure after another, each in a folder and an event loop of its own."""
+    """Measure each figure in its own folder and event loop."""
     with tempfile.TemporaryDirectory() as folder:
         yield asyncio.run(speed(Path(folder), "overwritten", key_count=10_000))
     with tempfile.TemporaryDirectory() as folder:
         alive = LOG_BYTES // RECORD_BYTES
         yield asyncio.run(speed(Path(folder), "all alive", key_count=alive))
     with tempfile.TemporaryDirectory() as folder:
-        yield asyncio.run(appends_beside_it(Path(folder)))
+        yield asyncio.run(latency_of_appends(Path(folder)))
 
 
 def dirty_log(folder: Path, *, key_count: int) -> PartitionLog:
@@ -87,7 +86,7 @@ def upkeep_of(log: PartitionLog, worker: WorkerProcess) -> Upkeep:
 
 
 async def warm_up(worker: WorkerProcess) -> None:
-    """Let the worker start and load its kernels."""
+    """Start the worker and load its kernels."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warm-0"
         log = PartitionLog.open(path, TOPIC.log, OpenFiles(8), now=NOW, clean=True)
@@ -101,7 +100,7 @@ async def warm_up(worker: WorkerProcess) -> None:
 
 
 async def speed(folder: Path, name: str, *, key_count: int) -> Figure:
-    """Megabytes a second, from the job to the swap, against a synced copy of the same files."""
+    """Megabytes per second, from the job to the swap, compared with a synced copy."""
     log = dirty_log(folder / "speed-0", key_count=key_count)
     worker = WorkerProcess()
     await warm_up(worker)
@@ -124,7 +123,7 @@ async def speed(folder: Path, name: str, *, key_count: int) -> Figure:
 
 
 def copy_synced(folder: Path, target: Path) -> float:
-    """Seconds to copy each log file to disk for good."""
+    """Seconds to copy and sync each log file."""
     started = time.perf_counter()
     for path in sorted(folder.glob("*.log")):
         shutil.copyfile(path, target)
@@ -133,8 +132,8 @@ def copy_synced(folder: Path, target: Path) -> float:
     return time.perf_counter() - started
 
 
-async def appends_beside_it(folder: Path) -> Figure:
-    """p99 of an append, from when it was due to when it was done, with and without compaction."""
+async def latency_of_appends(folder: Path) -> Figure:
+    """p99 of an append, from its due time to its end, with and without compaction."""
     appended = PartitionLog.open(folder / "live-0", TOPIC.log, OpenFiles(8), now=NOW, clean=True)
     worker = WorkerProcess()
     await warm_up(worker)
@@ -144,7 +143,7 @@ async def appends_beside_it(folder: Path) -> Figure:
     busy_ms: list[float] = []
     for _ in range(PHASES):
         quiet_ms.append(percentile(await append_steadily(appended), 0.99))
-        compaction = asyncio.create_task(compact_again_and_again(source, worker))
+        compaction = asyncio.create_task(compact_repeatedly(source, worker))
         busy_ms.append(percentile(await append_steadily(appended), 0.99))
         compaction.cancel()
         await asyncio.gather(compaction, return_exceptions=True)
@@ -164,7 +163,7 @@ async def appends_beside_it(folder: Path) -> Figure:
 
 
 async def append_steadily(log: PartitionLog) -> list[float]:
-    """Batches of 16 kB at a steady rate; how late each of them was done, in milliseconds."""
+    """Append batches of 16 kB at a constant rate; the delay of each in milliseconds."""
     batch = build_batch([(b"key-%d" % n, b"v" * 300) for n in range(50)], timestamp=NOW)
     late_ms = []
     due = time.perf_counter()
@@ -176,8 +175,8 @@ async def append_steadily(log: PartitionLog) -> list[float]:
     return late_ms
 
 
-async def compact_again_and_again(source: Path, worker: WorkerProcess) -> None:
-    """The same dirty partition, linked again for each round so that there is always work."""
+async def compact_repeatedly(source: Path, worker: WorkerProcess) -> None:
+    """Compact the same dirty partition, linked again for each round."""
     target = source.parent / "again" / "round-0"
     while True:
         await asyncio.to_thread(link_again, source, target)

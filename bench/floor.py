@@ -1,7 +1,7 @@
-"""The floor under a latency: a bare uvloop server that answers fixed bytes, loaded in the same run.
+"""The floor of a latency: a minimal uvloop server that sends fixed bytes, under the same load.
 
-It parses nothing and decides nothing, so its percentiles are the machine's: what the processors,
-the kernel and their other users cost anyone who answers at this rate. Run alone, it is the server.
+It parses nothing and decides nothing, so its percentiles are those of the machine: the processors,
+the kernel and other users of them, at this rate. As a program, this module is the server.
 """
 
 import argparse
@@ -22,7 +22,7 @@ REQUEST_END = b"\r\n\r\n"
 
 @contextlib.contextmanager
 def bare_server(answer_bytes: int) -> Iterator[tuple[str, int]]:
-    """Its URL and process id."""
+    """Start the server; its URL and process id."""
     command = [sys.executable, "-m", "bench.floor", "--answer-bytes", str(answer_bytes)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
@@ -35,7 +35,7 @@ def bare_server(answer_bytes: int) -> Iterator[tuple[str, int]]:
 def run_load(
     url: str, ids: Sequence[int], *options: str, own_core: bool = True
 ) -> dict[str, float]:
-    """The HTTP load in a process of its own, on another core than the server where there is one."""
+    """Run the HTTP load in its own process, on another core than the server if there is one."""
     other = max(set(range(os.cpu_count() or 1)) - {SERVER_CORE}, default=SERVER_CORE)
     core = ["--core", str(other)] if own_core else []
     listed = ",".join(map(str, ids))
@@ -47,23 +47,23 @@ def run_load(
 
 
 def hold_to_one_core(pid: int) -> None:
-    """All threads of the process; those it starts later follow."""
+    """Restrict all threads of a process to one core; later threads inherit this."""
     for thread in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(thread), {SERVER_CORE})
 
 
 def latency_limit_ms(floor_ms: float, limit_ms: float) -> float:
-    """A latency's limit; on a machine whose floor is above 3 ms, at least 1.5 times the floor."""
+    """The limit of a latency; if the floor is above 3 ms, at least 1.5 times the floor."""
     return max(limit_ms, 1.5 * floor_ms) if floor_ms > 3.0 else limit_ms
 
 
 class FixedAnswers(asyncio.Protocol):
-    """One connection: the same bytes for each request, whatever it asks for."""
+    """One connection: the same bytes for every request."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
-        self._tail = b""  # a request's end may come in two pieces
+        self._tail = b""  # the end of a request may arrive in two pieces
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -82,7 +82,7 @@ class FixedAnswers(asyncio.Protocol):
 
 
 async def serve(answer_bytes: int) -> None:
-    """Until it is ended; prints one JSON object when it listens."""
+    """Serve until the process is ended; prints one JSON object when it listens."""
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {answer_bytes}\r\n\r\n".encode()
     answer = head + b"x" * answer_bytes
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Groups: commits per second, a rebalance of fifty members, a million offsets after a restart."""
+"""Groups: offset commits, rebalances of 50 members, and loading a million offsets."""
 
 import shutil
 import socket
@@ -26,37 +26,41 @@ from tests.support.apache_kafka import VERSION
 from tests.support.kio_messages import encode, fill_request
 
 CONNECTIONS = 8
-COMMITS = 3000  # of each connection, one at a time as a client commits
+COMMITS = 3000  # of each connection, one at a time
 COMMIT_CPU = "commits: server CPU"
-COMMIT_ROUNDS = 11  # of which the calm ones count
-WARM_UP_ROUNDS = 6  # until then Java still gets faster
+COMMIT_ROUNDS = 11  # of which the undisturbed ones are used
+WARM_UP_ROUNDS = 6  # until then Java gets faster
 MEMBERS, PARTITIONS, ROUNDS = 50, 200, 5
 GROUPS, OFFSETS_EACH = 200, 5000
 SIZE = Struct(">i")
 CLASSIC = {"session.timeout.ms": 30_000, "partition.assignment.strategy": "cooperative-sticky"}
 CONSUMER = {"group.protocol": "consumer"}
-HEARTBEAT_S = 5  # of the consumer protocol, as both servers have it
+HEARTBEAT_S = 5  # of the consumer protocol, the same on both servers
 
 
 def measure() -> Iterator[Figure]:
-    """The same work on both servers, which both stand."""
+    """Run the same work on both servers; both run all the time."""
     with both_servers() as servers:
         for server in servers:
             make_topic(server.bootstrap, "t", partitions=PARTITIONS)
         rounds = commits_by_turns(servers)
         for name, unit, target in (("commits", "commits/s", ">= 1.0"), (COMMIT_CPU, "us", "")):
             middles = [median(each.measured[name] for each in counted) for counted in rounds]
-            yield beside(name, middles, unit, target)
+            yield compared(name, middles, unit, target)
         for name, settings in (("classic", CLASSIC), ("consumer", CONSUMER)):
             steps = [rebalance(server.bootstrap, name, settings) for server in servers]
             joined, left = zip(*steps, strict=True)
-            yield beside(f"{name}: stable after one of {MEMBERS} joins", joined, "s", "<= 1.0")
-            yield beside(f"{name}: stable after one of {MEMBERS} leaves", left, "s", "<= 1.0")
-    yield Figure("a million offsets load after a restart", load_million(), None, "s")
+            yield compared(
+                f"{name}: stable after a member joins ({MEMBERS} members)", joined, "s", "<= 1.0"
+            )
+            yield compared(
+                f"{name}: stable after a member leaves ({MEMBERS} members)", left, "s", "<= 1.0"
+            )
+    yield Figure("load a million offsets after a restart", load_million(), None, "s")
 
 
-def beside(name: str, values: Sequence[float], unit: str, target: str) -> Figure:
-    """Ours, and the peer's if there is one."""
+def compared(name: str, values: Sequence[float], unit: str, target: str) -> Figure:
+    """Both results; without a peer, Penstock's alone."""
     ours, *peers = values
     return Figure(name, ours, peers[0] if peers else None, unit, target)
 
@@ -70,16 +74,16 @@ class Wire:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, packed: bytes) -> bytes:
-        """One request, and the answer to it."""
+        """Send one request and return its response."""
         self.send(packed)
         return self.receive()
 
     def send(self, packed: bytes) -> None:
-        """A request."""
+        """Send a request."""
         self.socket.sendall(packed)
 
     def receive(self) -> bytes:
-        """The next answer."""
+        """The next response."""
         (size,) = SIZE.unpack(self._take(4))
         return self._take(size)
 
@@ -91,7 +95,7 @@ class Wire:
 
 
 def frame(api_key: int, version: int, **fields: Any) -> bytes:
-    """A whole request."""
+    """A request with its size."""
     body = encode(fill_request(api_key, version, **fields))
     header = write_request_header(
         api_key=api_key, api_version=version, correlation_id=1, client_id="bench"
@@ -100,7 +104,7 @@ def frame(api_key: int, version: int, **fields: Any) -> bytes:
 
 
 def commit_frame(group: str, topics: list[dict[str, Any]]) -> bytes:
-    """A commit by nobody in particular, which a group without members takes."""
+    """A commit without a member, which a group without members accepts."""
     return frame(
         8, 9, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics
     )
@@ -120,7 +124,7 @@ def rows(partitions: int) -> list[dict[str, Any]]:
 
 
 def wait_for_coordinator(wire: Wire, group: str) -> None:
-    """Until a commit is accepted."""
+    """Wait until a commit is accepted."""
     packed = commit_frame(group, [{"name": "t", "partitions": rows(1)}])
     for _ in range(300):
         wire.ask(frame(10, 4, key_type=0, coordinator_keys=[group]))
@@ -131,7 +135,7 @@ def wait_for_coordinator(wire: Wire, group: str) -> None:
 
 
 def commits_by_turns(servers: Sequence[Server]) -> list[list[Round]]:
-    """The calm rounds of each server, which take turns."""
+    """The undisturbed rounds of each server; the servers take turns."""
     crews = [[Wire(server.bootstrap) for _ in range(CONNECTIONS)] for server in servers]
     for crew in crews:
         for number, wire in enumerate(crew):
@@ -147,16 +151,16 @@ def commits_by_turns(servers: Sequence[Server]) -> list[list[Round]]:
 
 
 def commit_round(server: Server, crew: Sequence[Wire]) -> dict[str, float]:
-    """Commits per second, and what one costs the server."""
+    """Commits per second, and the server CPU of one commit."""
     with cost_of(server.pid) as cost:
         rate = commits_per_second(crew)
     return {"commits": rate, COMMIT_CPU: cost.cpu_seconds / (CONNECTIONS * COMMITS) * 1e6}
 
 
 def commits_per_second(crew: Sequence[Wire]) -> float:
-    """Several clients, each committing one partition and waiting for the answer.
+    """Several clients, each of which commits one partition and waits for the response.
 
-    One thread serves them all: with one for each, the threads' turns would be what is measured.
+    One thread serves all of them: with one each, the switches between threads would be measured.
     """
     packed = {
         wire: commit_frame(f"commits-{number}", [{"name": "t", "partitions": rows(1)}])
@@ -182,7 +186,7 @@ def commits_per_second(crew: Sequence[Wire]) -> float:
 
 
 class Member(threading.Thread):
-    """A consumer, used by its own thread only; others read what it has."""
+    """A consumer, used by its own thread only; others read its assignment."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__()
@@ -191,7 +195,7 @@ class Member(threading.Thread):
         self.owned = 0
 
     def run(self) -> None:
-        """Poll until told to leave."""
+        """Poll until `leave` is called."""
         consumer = Consumer(self._settings)
         consumer.subscribe(["t"], on_assign=self._gain, on_revoke=self._lose, on_lost=self._lose)
         while not self._leaving.is_set():
@@ -205,28 +209,28 @@ class Member(threading.Thread):
         self.owned -= len(partitions)
 
     def leave(self) -> None:
-        """Go, without waiting for it."""
+        """Request the end of the thread without waiting for it."""
         self._leaving.set()
 
 
 class Crowd:
-    """Members in one group."""
+    """The members of one group."""
 
     def __init__(self, bootstrap: str, group: str, settings: dict[str, Any]) -> None:
         self._settings = {"bootstrap.servers": bootstrap, "group.id": group, **settings}
         self.members: list[Member] = []
 
     def join(self) -> None:
-        """One more."""
+        """Add a member."""
         self.members.append(Member(self._settings))
         self.members[-1].start()
 
     def leave(self) -> None:
-        """The last one goes."""
+        """Remove the last member."""
         self.members.pop().leave()
 
     def wait_stable(self) -> float:
-        """Seconds until everybody has its part: each partition once, nobody two ahead."""
+        """Seconds until the assignment is complete and even: each partition once."""
         started = time.perf_counter()
         while time.perf_counter() - started < 120:
             parts = [member.owned for member in self.members]
@@ -236,7 +240,7 @@ class Crowd:
         raise TimeoutError("the group is not stable")
 
     def stop(self) -> None:
-        """Everybody goes."""
+        """Remove all members."""
         for member in self.members:
             member.leave()
         for member in self.members:
@@ -244,35 +248,35 @@ class Crowd:
 
 
 def rebalance(bootstrap: str, name: str, settings: dict[str, Any]) -> tuple[float, float]:
-    """How long a stable group needs after one member joins, and after one leaves: medians.
+    """How long a stable group takes after one member joins, and after one leaves: medians.
 
-    Members hear of it with their next heartbeat, so what is measured is also where in their
-    interval they are. Every step begins a second after the heartbeats of most. Those show when a
-    leave is over, which the first round is for; those of a classic group begin anew at every end.
+    Members learn of it with their next heartbeat, so the result depends on where they are in their
+    interval. Every step starts a second after the heartbeats of most members. The end of a leave
+    shows their time, for which there is a first round; a classic group restarts them at every end.
     """
     crowd = Crowd(bootstrap, f"crowd-{name}", settings)
     for _ in range(MEMBERS - 1):
         crowd.join()
     crowd.wait_stable()
-    beaten_at = time.perf_counter()
+    last_heartbeat_at = time.perf_counter()
     joined, left = [], []
     for _ in range(1 + ROUNDS):
-        time.sleep((beaten_at + 1 - time.perf_counter()) % HEARTBEAT_S)
+        time.sleep((last_heartbeat_at + 1 - time.perf_counter()) % HEARTBEAT_S)
         crowd.join()
         joined.append(crowd.wait_stable())
         if settings is CLASSIC:
-            beaten_at = time.perf_counter()
-        time.sleep((beaten_at + 1 - time.perf_counter()) % HEARTBEAT_S)
+            last_heartbeat_at = time.perf_counter()
+        time.sleep((last_heartbeat_at + 1 - time.perf_counter()) % HEARTBEAT_S)
         crowd.leave()
         left.append(crowd.wait_stable())
-        beaten_at = time.perf_counter()
+        last_heartbeat_at = time.perf_counter()
     crowd.stop()
     print(name, "joins", joined, "leaves", left, file=sys.stderr)
     return median(joined[1:]), median(left[1:])
 
 
 def load_million() -> float:
-    """Seconds from the start of a broker that holds a million offsets until every group commits."""
+    """Seconds from the start of a broker with a million offsets until every group can commit."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-offsets-"))
     try:
         server = penstock(folder)

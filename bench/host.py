@@ -1,9 +1,9 @@
-"""The calm rounds: those in which the host of a virtual machine took little time for others.
+"""Undisturbed rounds: those in which the host of a virtual machine took little time.
 
-A host that runs others lets our processors stand for milliseconds, which no server can help. The
-kernel counts that time ("steal"), whatever the server does. Where it is more than one per cent, a
-99th percentile tells of the host alone; so a load is run more often than needed, and calm rounds
-count, or the calmest if there are too few of them.
+A host that runs other machines suspends this one for milliseconds. The kernel counts that time
+("steal"). If it is more than one per cent, a 99th percentile shows the host alone; so a load runs
+more often than needed, and only undisturbed rounds are used, or the least disturbed ones if there
+are too few.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ _STEAL: Final = 8  # the column of /proc/stat's first line
 
 
 class Round(NamedTuple):
-    """What a load measured, and how much of the machine's time was taken meanwhile."""
+    """The result of a load, and the share of the machine's time that the host took meanwhile."""
 
     measured: dict[str, float]
     stolen_share: float
@@ -31,7 +31,7 @@ def timed(load: Callable[[], dict[str, float]]) -> Round:
 
 
 def calm(rounds: Sequence[Round]) -> list[Round]:
-    """Those that count, in the order they were run."""
+    """The rounds to use, in the order of their run."""
     least = sorted(each.stolen_share for each in rounds)[:COUNTED_MIN]
     limit = max(STOLEN_MAX, least[-1])
     return [each for each in rounds if each.stolen_share <= limit]

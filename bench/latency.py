@@ -1,8 +1,7 @@
-"""Latency at a steady rate, one message per request: until acknowledged, or read.
+"""Latency at a constant rate, one message per request: until acknowledged, or read.
 
-Sender and receiver are compiled loops around librdkafka, each in a thread of its own: in Python
-they would take more of the two cores than the server that is measured, and their pauses would be
-the highest percentile.
+Sender and receiver are compiled loops around librdkafka, each in its own thread: in Python they
+would use more of the two cores than the server, and their pauses would be the highest percentile.
 """
 
 import argparse
@@ -23,7 +22,7 @@ CLOCK_MONOTONIC = 1
 NANOS = 1_000_000_000
 COPY = 2  # RD_KAFKA_MSG_F_COPY
 DELIVERY_REPORTS = 1  # RD_KAFKA_EVENT_DR
-PAUSE_US = 50  # no spinning: the server shares two cores with this load
+PAUSE_US = 50  # no busy waiting: the server shares two cores with this load
 TAKEN_MAX = 1000
 IDLE_WAIT_MS = 100
 UNDER_WAY_MAX = 0.1  # of all messages, at the end; with more, the server did not keep up
@@ -57,16 +56,16 @@ def _producer(options: argparse.Namespace, *, events: int = 0) -> Client:
 
 
 class Receiver:
-    """Sees each message at the end of its way, and notes how old it is."""
+    """Receives each message and stores its age."""
 
     def __init__(self, client: Client, queue: int, take: Callable[..., int]) -> None:
-        self._client = client  # its handle lives as long as it does
+        self._client = client  # its handle must live as long
         self._queue = queue
         self._take = take
         self.taken = 0
 
     def read(self, waits_ns: "np.ndarray[Any, Any]") -> int:
-        """Until there is one for each message; how many came."""
+        """Read until there is one for each message; their number."""
         batch = np.zeros(TAKEN_MAX, dtype=np.int64)
         scratch = np.zeros(2, dtype=np.int64)
         self.taken = self._take(
@@ -89,7 +88,7 @@ def _measured(
     send = compile_send(producer.library)
     payload = np.zeros(max(options.size, 8) // 8, dtype=np.int64)
     clock = np.zeros(2, dtype=np.int64)
-    # One of each kind first: what has to be compiled or connected is not what is measured.
+    # One of each kind first: compilation and connections are not measured.
     send(topic, options.partitions, options.partitions, 1000, payload, payload.ctypes.data, clock)
     assert receiver.read(waits_ns[: options.partitions]) == options.partitions
     reading = Thread(target=receiver.read, args=(waits_ns,))
@@ -102,20 +101,20 @@ def _measured(
     producer.library.rd_kafka_flush(producer.handle, 30_000)
     assert producer.library.rd_kafka_outq_len(producer.handle) == 0, "not all were acknowledged"
     measured = _percentiles(waits_ns[int(WARM_UP_SECONDS * options.rate) :] / 1e9)
-    # Those that came last waited for all before them: as long as so many were still under way.
+    # The last messages waited for all before them, so their age shows the backlog.
     under_way = float(np.median(waits_ns[-options.count // 10 :])) / NANOS * options.rate
     return {**measured, "kept_up": float(under_way < UNDER_WAY_MAX * options.count)}
 
 
 def _acknowledgements(producer: Client) -> Receiver:
-    """The producer's delivery reports; the first failure is the last that is seen."""
+    """The producer's delivery reports, up to the first failure."""
     library = producer.library
     queue = library.rd_kafka_queue_get_main(producer.handle)
     return Receiver(producer, queue, compile_reports(library))
 
 
 def _reader(options: argparse.Namespace) -> Receiver:
-    """A consumer of every partition from its end."""
+    """A consumer of every partition, from its end."""
     client = Client(
         Client.CONSUMER,
         {
@@ -147,7 +146,7 @@ def _end_offsets(options: argparse.Namespace) -> list[int]:
 
 
 def compile_send(library: c.CDLL) -> Callable[..., None]:
-    """The sender's loop: as many messages as are due, each stamped, then a short sleep."""
+    """The sender's loop: all messages that are due, each with the time, then a short sleep."""
     produce = library.rd_kafka_produce
     clock_gettime, usleep = _clock_gettime(), _usleep()
 
@@ -175,7 +174,7 @@ def compile_send(library: c.CDLL) -> Callable[..., None]:
 
 
 def compile_take(library: c.CDLL) -> Callable[..., int]:
-    """The reader's loop: the age of each message when it is handed over."""
+    """The reader's loop: the age of each message when it is returned."""
     take, destroy = library.rd_kafka_consume_batch_queue, library.rd_kafka_message_destroy
     clock_gettime, memcpy = _clock_gettime(), _memcpy()
 
@@ -192,7 +191,7 @@ def compile_take(library: c.CDLL) -> Callable[..., int]:
         taken = 0
         idle_ms = 0
         while taken < waits_ns.size and idle_ms < idle_ms_max:
-            # It waits until the batch is full or the time is up: so for one, then what is there.
+            # librdkafka waits for a full batch or the timeout: so read one, then what has arrived.
             size = take(queue, IDLE_WAIT_MS, address, 1)
             idle_ms = 0 if size > 0 else idle_ms + IDLE_WAIT_MS
             size += take(queue, 0, address + 8, batch.size - 1) if size > 0 else 0

@@ -1,8 +1,8 @@
-"""The link beside confluent-kafka: a partition read from end to end, and batches written.
+"""The link: a partition read completely and batches written, compared with confluent-kafka.
 
-Both sides work on the same broker in the same run. The link hands out batches as bytes, every CRC
-checked, and is given batches ready made; confluent-kafka handles one Python object per record,
-which is what a Python program would use instead. CPU is this process's own.
+Both use the same broker. The link reads batches as bytes, with every CRC checked, and writes
+prepared batches; confluent-kafka has one Python object per record, which a Python program would use
+instead. CPU is that of this process.
 """
 
 import time
@@ -26,7 +26,7 @@ OURS, THEIRS = TopicPartition("ours", 0), TopicPartition("theirs", 0)
 
 
 def measure() -> Iterator[Figure]:
-    """Write with each, then read with each what the link wrote."""
+    """Write with both, then read with both what the link wrote."""
     with penstock() as broker:
         for place in (OURS, THEIRS):
             make_topic(broker.bootstrap, place.topic, partitions=1)
@@ -42,14 +42,14 @@ def measure() -> Iterator[Figure]:
 def figures(
     name: str, ours: tuple[float, float, int], theirs: tuple[float, float, int]
 ) -> Iterator[Figure]:
-    """Speed and cost of both."""
+    """Rate and CPU of both."""
     yield Figure(name, RECORDS / ours[0], RECORDS / theirs[0], "records/s", ">= 2")
     costs = (1e6 * cpu / RECORDS for _, cpu, _ in (ours, theirs))
     yield Figure(f"{name}: CPU", next(costs), next(costs), "us/record", "<= 0.5")
 
 
 def timed(work: Callable[[], int]) -> tuple[float, float, int]:
-    """Seconds, CPU seconds, and how much came of it."""
+    """Seconds, CPU seconds, and the result."""
     wall, cpu = time.perf_counter(), time.process_time()
     count = work()
     return time.perf_counter() - wall, time.process_time() - cpu, count

@@ -1,9 +1,8 @@
-"""The load both servers get: librdkafka driven without a Python object per message.
+"""The load of both servers: librdkafka without a Python object per message.
 
-The shared library inside confluent-kafka's wheel is called directly: one call hands over thousands
-of prepared messages, and a compiled loop drains them. So what is measured is the server. Each load
-runs as a process of its own, `python -m bench.load produce|consume|latency …`, and prints one line
-of JSON.
+The shared library of confluent-kafka's wheel is called directly: one call passes thousands of
+prepared messages, and a compiled loop reads them, so that the server is the limit. Each load is its
+own process, `python -m bench.load produce|consume|latency …`, and prints one line of JSON.
 """
 
 import argparse
@@ -23,7 +22,7 @@ IDLE_SECONDS_MAX: Final = 20
 
 
 class Message(c.Structure):
-    """rd_kafka_message_t, as librdkafka's public header lays it out."""
+    """rd_kafka_message_t, in the layout of librdkafka's public header."""
 
     _fields_ = (
         ("error", c.c_int),
@@ -39,10 +38,10 @@ class Message(c.Structure):
 
 
 def load_library() -> c.CDLL:
-    """librdkafka as the confluent-kafka wheel ships it."""
+    """librdkafka from the wheel of confluent-kafka."""
     package = Path(confluent_kafka.__file__).parent
-    found = sorted((package.parent / "confluent_kafka.libs").glob("librdkafka*"))
-    library = c.CDLL(str(found[0]))
+    libraries = sorted((package.parent / "confluent_kafka.libs").glob("librdkafka*"))
+    library = c.CDLL(str(libraries[0]))
     pointer, text, size = c.c_void_p, c.c_char_p, c.c_size_t
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "rd_kafka_conf_new": (pointer, []),
@@ -98,7 +97,7 @@ class Client:
         settings: dict[str, str],
         on_failure: Callable[..., None] | None = None,
         *,
-        events: int = 0,  # those that come through a queue, not through callbacks
+        events: int = 0,  # those that arrive through a queue, not through callbacks
     ) -> None:
         self.library = load_library()
         error = c.create_string_buffer(512)
@@ -141,7 +140,7 @@ def produce(options: argparse.Namespace) -> dict[str, float]:
     messages = (Message * HAND_OVER)()
     for message in messages:
         message.payload, message.size = c.addressof(payload), options.size
-    # The first messages pay for connections and metadata: they are not what is measured.
+    # The first messages include connections and metadata: they are not measured.
     for partition in range(options.partitions):
         library.rd_kafka_produce_batch(topic, partition, 0, messages, 1)
     library.rd_kafka_flush(client.handle, 30_000)
@@ -164,7 +163,7 @@ def produce(options: argparse.Namespace) -> dict[str, float]:
 
 
 def consume(options: argparse.Namespace) -> dict[str, float]:
-    """Read `count` messages from the beginning of every partition."""
+    """Read `count` messages from the start of every partition."""
     client = Client(
         Client.CONSUMER,
         {
@@ -190,7 +189,7 @@ def consume(options: argparse.Namespace) -> dict[str, float]:
     batch = np.zeros(HAND_OVER, dtype=np.int64)
     drain(queue, batch.ctypes.data, batch, 1, 0)  # compiled before the clock starts
     library.rd_kafka_assign(client.handle, chosen)
-    # The first messages pay for connections and metadata: they are not what is measured.
+    # The first messages include connections and metadata: they are not measured.
     first = drain(queue, batch.ctypes.data, batch[:1], 1, IDLE_SECONDS_MAX * 1000)
     started, cpu_started = time.perf_counter(), time.process_time()
     rest = options.count - first
@@ -226,7 +225,7 @@ def _compile_drain(library: c.CDLL) -> Callable[..., int]:
 
 
 def latency(options: argparse.Namespace) -> dict[str, float]:
-    """One message per request at a steady rate, acknowledged or end to end."""
+    """One message per request at a constant rate, acknowledged or end to end."""
     from bench.latency import measure_latency
 
     return measure_latency(options)

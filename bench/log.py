@@ -1,7 +1,7 @@
-"""The log on disk: appends beside a plain write of the same bytes, reads beside a plain read.
+"""The log on disk: appends and reads, compared with write and read of the same bytes.
 
-The peer is what the operating system asks for the same bytes: `os.write` to an open file, and
-`os.pread` of the same size. The ratio is ours to the peer's, so 1.0 means the log costs nothing.
+The peer is the operating system: `os.write` to an open file, and `os.pread` of the same size. A
+ratio of 1.0 means that the log adds no cost.
 """
 
 import os
@@ -24,7 +24,7 @@ from penstock.protocol.records import build_batch
 
 SETTINGS = topic_settings({}, NO_LAYERS).log
 TOTAL_BYTES = 256 << 20
-ROUNDS = 5  # the best counts: noise only ever adds
+ROUNDS = 5  # the best is the result: noise only adds
 SIZES = ((1_000, 200_000), (16_000, 16_000), (1_000_000, 256))
 READ_BYTES = (16 << 10, 1 << 20, 8 << 20)
 
@@ -87,7 +87,7 @@ def measure_read(folder: Path) -> Iterator[Figure]:
     batch = a_batch(16_000)
     while log.end_offset < TOTAL_BYTES // len(batch):
         log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(0), now=Millis(0))
-    # Both sides take a checksum of what they read, so that each byte is really touched.
+    # Both compute a checksum of what they read, so that each byte is accessed.
     source = os.open(log.active.log.path, os.O_RDONLY)
     per_batch = len(batch)
     for read_bytes in READ_BYTES:
@@ -116,7 +116,7 @@ def measure_read(folder: Path) -> Iterator[Figure]:
 
 
 def measure_open(folder: Path) -> Iterator[Figure]:
-    """An idempotent producer's partition of one batch, opened clean and after a kill."""
+    """Open a partition with one batch, after a clean stop and after a kill."""
     partitions = 500
     files = OpenFiles(64)
     folders = [folder / f"small-{number}" for number in range(partitions)]

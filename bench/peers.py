@@ -1,4 +1,4 @@
-"""The two servers every broker bench compares, each as a `with` block, and what a process cost."""
+"""The two servers of the broker benchmarks, each as a `with` block, and the cost of a process."""
 
 import sys
 import time
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Server(Protocol):
-    """A Kafka server that a bench starts, stops and kills."""
+    """A Kafka server that a benchmark starts, stops and kills."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -50,12 +50,12 @@ class Server(Protocol):
     def kill(self) -> None: ...
 
 
-# A deleted topic's files go at once, and the memory they were cached in with them.
+# The files of a deleted topic are removed immediately, with their page cache.
 _DELETE_SOON = ("log.segment.delete.delay.ms", "100")
 
 
 def penstock(folder: Path | None = None) -> Server:
-    """A Penstock broker in a process of its own."""
+    """A Penstock broker in its own process."""
     return EmbeddedBroker(folder, settings=dict([_DELETE_SOON]))
 
 
@@ -66,7 +66,7 @@ def apache_kafka(folder: Path | None = None) -> Server:
 
 @contextmanager
 def both_servers() -> Iterator[list[Server]]:
-    """Ours and the peer, to take turns; ours alone, with a word, where there is no peer."""
+    """Both servers, to take turns; without a peer only Penstock, with a message."""
     with ExitStack() as stack:
         servers = [stack.enter_context(penstock())]
         try:
@@ -90,14 +90,14 @@ def make_topic(bootstrap: str, name: str, *, partitions: int) -> None:
 
 def delete_topic(bootstrap: str, name: str) -> None:
     """Delete a topic, and give the server a moment to remove its files."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures die with it
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures end with it
     admin.delete_topics([name])[name].result(30)
     time.sleep(1.5)
 
 
 @dataclass(slots=True)
 class Cost:
-    """What a server's processes used while something was measured."""
+    """What the processes of a server used during a measurement."""
 
     cpu_seconds: float = 0.0
     resident_bytes: int = 0
@@ -105,7 +105,7 @@ class Cost:
 
 @contextmanager
 def cost_of(pid: int) -> Iterator[Cost]:
-    """Fills in the CPU time used, and the memory held at the end, by a process and its children."""
+    """Set the CPU time used, and the memory at the end, of a process and its children."""
     cost = Cost()
     before = _cpu_seconds(pid)
     yield cost
@@ -114,7 +114,7 @@ def cost_of(pid: int) -> Iterator[Cost]:
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that a process and its children hold now."""
+    """The memory of a process and its children."""
     return sum(process.memory_info().rss for process in _family(pid))
 
 

@@ -1,9 +1,9 @@
-"""What one request costs the broker: CPU time from its bytes to the reply, without a socket.
+"""CPU time of the broker for one request: from its bytes to the response, without a socket.
 
-Request bytes go into a connection whose transport is a stand-in, as they would come in one read. So
-neither a client nor the network is in the figures, and a busy machine hardly is: only the CPU time
-of this process counts, and the best of several rounds. The peer is the least that any broker must
-do with the same bytes: a checksum and a write for a produce, a read for a fetch.
+Request bytes are passed to a connection with a substitute for its transport, as if they came in one
+read. So the figures include neither a client nor the network: only the CPU time of this process, in
+the best of several rounds. The peer is the minimum that any broker must do with the same bytes: a
+checksum and a write for a produce, a read for a fetch.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ PRODUCE, PRODUCE_VERSION = 0, 10  # what librdkafka sends
 FETCH, FETCH_VERSION = 1, 16
 TOPIC = "bench"
 PARTITIONS = 4
-ROUNDS = 15  # the best counts: noise only ever adds
-READ_BYTES = 128 << 10  # what one read of a busy connection brings
+ROUNDS = 15  # the best is the result: noise only adds
+READ_BYTES = 128 << 10  # one read of a busy connection
 ROUND_BYTES_MAX = 16 << 20
 
 
 def produce_frame(batch: bytes | bytearray, partition: int = 0) -> bytes:
-    """A produce request for one partition, as librdkafka sends them."""
+    """A produce request for one partition, as librdkafka sends it."""
     partitions = [{"index": partition, "records": bytes(batch)}]
     return frame(
         7,
@@ -54,9 +54,9 @@ def produce_frame(batch: bytes | bytearray, partition: int = 0) -> bytes:
 
 
 def fetch_frame(topic_id: Any, offset: int, max_bytes: int, wait_ms: int = 0) -> bytes:
-    """A fetch outside a session, as librdkafka sends them; all partitions but the first are empty.
+    """A fetch without a session, as librdkafka sends it; all partitions except the first are empty.
 
-    Isolation is read_committed, as is its default.
+    The isolation level is read_committed, its default.
     """
     partitions = [
         {
@@ -91,7 +91,7 @@ def _now() -> Millis:
 
 
 def best_us(work: Callable[[], None], count: int) -> float:
-    """CPU microseconds of one out of `count`, in the best round."""
+    """CPU microseconds per request, in the best round of `count` requests."""
     spent = []
     for _ in range(ROUNDS):
         before = time.process_time()
@@ -101,7 +101,7 @@ def best_us(work: Callable[[], None], count: int) -> float:
 
 
 async def measure_produce(running: RunningBroker, name: str, batch: bytearray) -> Figure:
-    """So many of these per read as fit in one."""
+    """Produce requests, as many per read as fit."""
     line = SocketlessConnection(running.server)
     request = produce_frame(batch)
     per_read = max(1, min(READ_BYTES // len(request), 100))
@@ -122,7 +122,7 @@ async def measure_produce(running: RunningBroker, name: str, batch: bytearray) -
 
 
 def floor_us(running: RunningBroker, batch: bytearray, count: int) -> float:
-    """The checksum and the write alone."""
+    """The checksum and the write only."""
     path = running.folder.path / "floor"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     view = memoryview(batch)
@@ -141,7 +141,7 @@ def floor_us(running: RunningBroker, batch: bytearray, count: int) -> float:
 
 
 async def measure_woken(running: RunningBroker, name: str) -> Figure:
-    """A fetch that waits, the produce that wakes it, and its answer: one message end to end."""
+    """A fetch that waits, the produce that wakes it, and the response: one message end to end."""
     writer, reader = SocketlessConnection(running.server), SocketlessConnection(running.server)
     batch = a_batch(1, 100)
     request = produce_frame(batch)
@@ -166,7 +166,7 @@ async def measure_woken(running: RunningBroker, name: str) -> Figure:
 
 
 def measure_fetch(running: RunningBroker, name: str, max_bytes: int) -> Figure:
-    """Batches that are there."""
+    """Fetch batches that exist."""
     line = SocketlessConnection(running.server)
     topic = running.partitions.topics[TOPIC]
     log = topic.partitions[0].log
@@ -193,8 +193,8 @@ async def measure_all(folder: Path) -> list[Figure]:
     running = RunningBroker(settings, *open_folder(settings))
     await running.start()
     try:
-        wanted = NewTopic(TOPIC, running.cluster.new_topic_id(), PARTITIONS, 1, (), ())
-        await result_of(running.cluster.submit(lambda caller: CreateTopics(caller, (wanted,))))
+        new_topic = NewTopic(TOPIC, running.cluster.new_topic_id(), PARTITIONS, 1, (), ())
+        await result_of(running.cluster.submit(lambda caller: CreateTopics(caller, (new_topic,))))
         return [
             await measure_produce(running, "produce 1 message of 100 B", a_batch(1, 100)),
             await measure_produce(running, "produce 16 messages of 1 000 B", a_batch(16, 1000)),

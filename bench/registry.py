@@ -1,7 +1,8 @@
-"""The schema registry beside Apicurio: reads by id, closed and at a steady rate; registrations.
+"""The schema registry: reads by id and registrations, compared with Apicurio.
 
-At the steady rate it takes turns with a bare server (`bench.floor`), both held to the same core.
-The calm rounds count (`bench.host`), and of those the middle of each percentile.
+Reads run as fast as responses arrive, and at a constant rate. At the constant rate the registry
+takes turns with a minimal server (`bench.floor`), both on the same core; the result is the median
+of each percentile over the undisturbed rounds (`bench.host`).
 """
 
 import contextlib
@@ -26,13 +27,13 @@ SCHEMAS = 200
 RATE = 2_000
 ROUNDS = 5
 LIMIT_MS = 5.0
-ANSWER_BYTES = 1_200  # of one schema, about
+ANSWER_BYTES = 1_200  # of one schema, approximately
 WARM_UP_SECONDS = 2.0
-PEER_WARM_UP_SECONDS = 15.0  # its compiler takes that long to get up to speed
+PEER_WARM_UP_SECONDS = 15.0  # its compiler takes that long to warm up
 
 
-class Found(NamedTuple):
-    """What one registry did."""
+class RegistryRates(NamedTuple):
+    """The results of one registry."""
 
     ids: list[int]
     per_second: float
@@ -41,7 +42,7 @@ class Found(NamedTuple):
 
 
 def measure() -> Iterator[Figure]:
-    """Each registry is held to one core, one after the other; the load runs on another core."""
+    """Each registry runs on one core, one after the other; the load runs on another core."""
     with EmbeddedBroker() as broker, node(broker.bootstrap) as (url, pid):
         ours = measure_one(url, pid, WARM_UP_SECONDS)
         steady, floor = by_turns(url, ours.ids)
@@ -61,13 +62,13 @@ def measure() -> Iterator[Figure]:
         "requests/s", ">= 3.0", note,
     )  # fmt: skip
     yield Figure(
-        f"{what} on one core: the bar is 5 000", ours.per_second, 5_000, "requests/s", ">= 1.0",
+        f"{what} on one core, limit 5 000", ours.per_second, 5_000, "requests/s", ">= 1.0",
         "", LIMIT,
     )  # fmt: skip
     at_rate = f"{what} at {RATE} requests/s"
     floor_ms, rounds = middle(floor, "p99_ms"), listed(steady, "p99_ms")
     yield Figure(
-        f"{at_rate}, p99: the bar is 5 ms, or 1.5 times a floor above 3 ms",
+        f"{at_rate}, p99, limit 5 ms or 1.5 times a floor above 3 ms",
         middle(steady, "p99_ms"), latency_limit_ms(floor_ms, LIMIT_MS), "ms", "<= 1.0",
         f"rounds {rounds}; floor's {listed(floor, 'p99_ms')}", LIMIT, floor_ms,
     )  # fmt: skip
@@ -76,12 +77,12 @@ def measure() -> Iterator[Figure]:
     )
     yield Figure(
         "first registrations, one client", ours.registrations, peer and peer.registrations,
-        "registrations/s", note="ours go to a log on disk, the peer's into memory",
+        "registrations/s", note="Penstock stores on disk, Apicurio in memory",
     )  # fmt: skip
 
 
 def by_turns(url: str, ids: Sequence[int]) -> tuple[list[Round], list[Round]]:
-    """The calm rounds at the steady rate: ours, and the floor's."""
+    """The undisturbed rounds at the constant rate: of Penstock, and of the floor."""
     steady, floor = [], []
     with bare_server(ANSWER_BYTES) as (bare_url, bare_pid):
         hold_to_one_core(bare_pid)
@@ -92,18 +93,18 @@ def by_turns(url: str, ids: Sequence[int]) -> tuple[list[Round], list[Round]]:
 
 
 def middle(rounds: Sequence[Round], name: str) -> float:
-    """Of one percentile."""
+    """The median of one percentile."""
     return median(each.measured[name] for each in rounds)
 
 
 def listed(rounds: Sequence[Round], name: str) -> str:
-    """All of them, as they differ."""
+    """All values, to show how much they differ."""
     return " ".join(f"{each.measured[name]:.3g}" for each in rounds)
 
 
 @contextlib.contextmanager
 def node(kafka: str) -> Iterator[tuple[str, int]]:
-    """A registry of ours in a process of its own."""
+    """A Penstock registry in its own process."""
     options = HttpOptions(kafka, http_port=0, log_level="WARNING")
     process = subprocess.Popen(command_line(options), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
@@ -114,7 +115,7 @@ def node(kafka: str) -> Iterator[tuple[str, int]]:
         process.wait(20)
 
 
-def measure_one(url: str, pid: int, warm_up_s: float) -> Found:
+def measure_one(url: str, pid: int, warm_up_s: float) -> RegistryRates:
     """Registrations with all cores, then reads with one."""
     ids, registrations = measure_writes(url)
     hold_to_one_core(pid)
@@ -122,11 +123,11 @@ def measure_one(url: str, pid: int, warm_up_s: float) -> Found:
     with cost_of(pid) as cost:
         closed = run_load(url, ids)
     per_cpu_second = closed["answers"] / cost.cpu_seconds
-    return Found(ids, closed["per_second"], per_cpu_second, registrations)
+    return RegistryRates(ids, closed["per_second"], per_cpu_second, registrations)
 
 
 def measure_writes(url: str) -> tuple[list[int], float]:
-    """The ids of what is read later, and registrations per second, one after another."""
+    """The ids for the reads, and registrations per second, one after another."""
     ids = []
     with httpx.Client(base_url=url, timeout=60) as http:
         started_s = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Load on a registry: `GET {url}/schemas/ids/{id}` as fast as answers come, or at a steady rate.
+"""Load on a registry: `GET {url}/schemas/ids/{id}`, closed loop or at a constant rate.
 
-Meant to cost little, because it runs beside what it measures: requests are encoded once, and the
-length of each answer is learned before, so that an answer is counted and not parsed.
+It must use little CPU, because it runs on the measured machine: requests are encoded once, and the
+length of each response is determined before, so that responses are counted and not parsed.
 """
 
 import argparse
@@ -22,7 +22,7 @@ CONNECTIONS = 32
 
 
 class Question:
-    """One request, and how long its answer is, headers included."""
+    """One request, and the length of its response with headers."""
 
     def __init__(self, url: str, id: int) -> None:
         parts = urlsplit(url)
@@ -35,14 +35,14 @@ class Question:
 
 
 class Caller(asyncio.Protocol):
-    """One keep-alive connection, and how long each answer on it took."""
+    """One keep-alive connection, and the latency of each response."""
 
     def __init__(self, questions: Sequence[Question], closed: bool) -> None:
         self._questions = questions
-        self._closed = closed  # the next request follows the answer to the last
+        self._closed = closed  # the next request follows the last response
         self._next = 0
         self._received_bytes = 0
-        self._asked: deque[tuple[float, int]] = deque()
+        self._pending: deque[tuple[float, int]] = deque()
         self.waits_s: list[float] = []
         self.transport: asyncio.Transport | None = None
 
@@ -51,18 +51,18 @@ class Caller(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def ask(self, due_at_s: float) -> None:
-        """Send one request that was due at a time."""
+        """Send one request that was due at the given time."""
         assert self.transport is not None
         question = self._questions[self._next]
         self._next = (self._next + 1) % len(self._questions)
-        self._asked.append((due_at_s, question.answer_bytes))
+        self._pending.append((due_at_s, question.answer_bytes))
         self.transport.write(question.request)
 
     def data_received(self, data: bytes) -> None:
         """As asyncio calls it."""
         self._received_bytes += len(data)
-        while self._asked and self._received_bytes >= self._asked[0][1]:
-            due_at_s, answer_bytes = self._asked.popleft()
+        while self._pending and self._received_bytes >= self._pending[0][1]:
+            due_at_s, answer_bytes = self._pending.popleft()
             self._received_bytes -= answer_bytes
             now_s = time.perf_counter()
             self.waits_s.append(now_s - due_at_s)
@@ -71,7 +71,7 @@ class Caller(asyncio.Protocol):
 
 
 async def learn(url: str, ids: Sequence[int]) -> list[Question]:
-    """The questions, each asked twice: the second answer is what the load will get."""
+    """The requests, each sent twice: the second response is the one of the load."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     questions = [Question(url, id) for id in ids]
@@ -88,7 +88,7 @@ async def learn(url: str, ids: Sequence[int]) -> list[Question]:
 
 
 async def connected(url: str, questions: Sequence[Question], *, closed: bool) -> list[Caller]:
-    """All connections, each beginning with another id."""
+    """All connections, each starting with another id."""
     parts = urlsplit(url)
     loop = asyncio.get_running_loop()
     callers = []
@@ -103,7 +103,7 @@ async def connected(url: str, questions: Sequence[Question], *, closed: bool) ->
 async def load_closed(
     url: str, questions: Sequence[Question], warm_up_s: float, measured_s: float
 ) -> dict[str, float]:
-    """The next request as soon as the last was answered."""
+    """Send the next request when the last response has arrived."""
     callers = await connected(url, questions, closed=True)
     for caller in callers:
         caller.ask(time.perf_counter())
@@ -117,7 +117,7 @@ async def load_closed(
 async def load_steadily(
     url: str, questions: Sequence[Question], warm_up_s: float, measured_s: float, rate: int
 ) -> dict[str, float]:
-    """Requests leave on time, whether answers come or not; a wait counts from when one was due."""
+    """Send requests on time, whether responses arrive or not; latency starts when one is due."""
     callers = await connected(url, questions, closed=False)
     started_s = time.perf_counter()
     due_at_s, number = started_s, 0
@@ -142,7 +142,7 @@ def _answers(callers: list[Caller]) -> int:
 
 
 async def run(arguments: argparse.Namespace) -> dict[str, float]:
-    """What was asked for on the command line."""
+    """Run the load of the command line."""
     questions = await learn(arguments.url, [int(id) for id in arguments.ids.split(",")])
     times = (arguments.warm_up_seconds, arguments.seconds)
     if arguments.rate:
@@ -151,7 +151,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints one JSON object."""
+    """Print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("ids", help="with commas between")

@@ -39,14 +39,16 @@ def measure_language(
     next_ms = measure_check(cache, language, version(VERSIONS + 1), texts)
     if language is SchemaType.AVRO:
         note = f"Python avro is measured on {PEER_VERSIONS} versions"
-        yield Figure("Avro, cold, beside Python avro", cold_ms, peer_ms, "ms", "<= 0.3", note)
-        yield Figure("Avro, warm, beside Python avro", warm_ms, peer_ms, "ms", "<= 0.05", note)
+        yield Figure(
+            "Avro, cold, compared with Python avro", cold_ms, peer_ms, "ms", "<= 0.3", note
+        )
+        yield Figure(
+            "Avro, warm, compared with Python avro", warm_ms, peer_ms, "ms", "<= 0.05", note
+        )
     name = {"AVRO": "Avro", "JSON": "JSON Schema", "PROTOBUF": "Protobuf"}[language]
-    yield Figure(f"{name}, cold: the bar is 1 s", cold_ms, COLD_MS_MAX, "ms", "<= 1.0", "", LIMIT)
-    yield Figure(
-        f"{name}, warm: the bar is 200 ms", warm_ms, WARM_MS_MAX, "ms", "<= 1.0", "", LIMIT
-    )
-    what = f"{name}, a new proposal to known versions: the bar is 200 ms"
+    yield Figure(f"{name}, cold, limit 1 s", cold_ms, COLD_MS_MAX, "ms", "<= 1.0", "", LIMIT)
+    yield Figure(f"{name}, warm, limit 200 ms", warm_ms, WARM_MS_MAX, "ms", "<= 1.0", "", LIMIT)
+    what = f"{name}, a new proposal to known versions, limit 200 ms"
     yield Figure(what, next_ms, WARM_MS_MAX, "ms", "<= 1.0", "", LIMIT)
 
 

@@ -1,10 +1,10 @@
-"""Avro events per second of CPU, in frames: ours in batches, beside confluent-kafka and fastavro.
+"""Avro events per second of CPU, compared with confluent-kafka and fastavro.
 
 The event is an order of 12 fields with line items and an enum, about 512 bytes. The peers read
-frames into dicts and write dicts as frames, one by one, as their users do; ours reads frames into
-an Arrow batch (all columns, or two of them) and writes dicts or an Arrow batch as frames; "one
-dict" is one call per event, as a producer's `send` makes it. Each finds its schema in its own
-client's cache, so no request is in any figure.
+frames into dicts and write dicts as frames, one by one, as their users do; Penstock reads frames
+into an Arrow batch (all columns, or two) and writes dicts or an Arrow batch as frames; "one dict"
+is one call per event, as a producer's `send` makes it. All schemas are cached, so no figure
+includes a request.
 """
 
 import io
@@ -33,7 +33,7 @@ from penstock.serde.contract import Contract
 from penstock.serde.serializers import Serializer
 
 EVENTS = 10_000
-PEER_EVENTS = 1_000  # they take a hundred times as long
+PEER_EVENTS = 1_000  # the peers are slower
 ROUNDS = 7
 BATCH = 500
 TWO = ["order_id", "total"]
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def measure() -> Iterator[Figure]:
-    """Ours and the peers take turns; the best round of each counts."""
+    """All take turns; the best round of each is the result."""
     orders = [order(random.Random(number), number) for number in range(EVENTS)]
     confluent, plain = Confluent(), Plain()
     ours = Ours(confluent.write(orders))
@@ -112,15 +112,15 @@ def measure() -> Iterator[Figure]:
 
 
 class StoredSchema:
-    """The registry behind our client, without HTTP: the schema has the peer's id."""
+    """The registry of the client, without HTTP: the schema has the id that the peer gave it."""
 
     def register(self, subject: str, body: Any, *, normalize: bool) -> dict[str, Any]:
-        """What a registry answers; called once, then the client has it in its cache."""
+        """The response of a registry; called once, then cached by the client."""
         return {"id": 1, "guid": str(UUID(int=1))}
 
 
 def single_serializer(type: SchemaType, schema: str, message: str | None = None) -> Serializer:
-    """One event at a time, as a producer writes it, with the client's own registry cache."""
+    """Writes one event at a time, as a producer does, with the client's registry cache."""
     registry = Registry("http://127.0.0.1:9")
     vars(registry)["api"] = StoredSchema()  # all that is called of it
     return Serializer(registry, "orders", Contract(schema, type=type, message=message))
@@ -128,7 +128,7 @@ def single_serializer(type: SchemaType, schema: str, message: str | None = None)
 
 def best(ours: Callable[[], int], theirs: Callable[[], int]) -> tuple[float, float]:
     """Events per CPU second of each."""
-    ours()  # compiled or loaded from the cache; not part of any event's cost
+    ours()  # compiled or loaded from the cache: not measured
     rounds = [(rate(ours), rate(theirs)) for _ in range(ROUNDS)]
     mine, peer = (max(column) for column in zip(*rounds, strict=True))
     return mine, peer
@@ -151,36 +151,36 @@ def micros(work: Callable[[list[Any]], object], orders: list[Any]) -> list[float
     return times
 
 
-def order(chance: random.Random, number: int) -> dict[str, Any]:
+def order(rng: random.Random, number: int) -> dict[str, Any]:
     """One event; every third has a coupon, every second a note."""
     return {
         "order_id": f"order-{number:010d}",
-        "customer_id": chance.randrange(1 << 40),
+        "customer_id": rng.randrange(1 << 40),
         "created_at": 1_700_000_000_000 + number,
-        "status": chance.choice(("NEW", "PAID", "SHIPPED", "CANCELLED")),
+        "status": rng.choice(("NEW", "PAID", "SHIPPED", "CANCELLED")),
         "currency": "EUR",
-        "total": Decimal(chance.randrange(10**7)).scaleb(-2),
+        "total": Decimal(rng.randrange(10**7)).scaleb(-2),
         "coupon": None if number % 3 else "AUTUMN-10",
         "shipping_address": f"{number} Long Street, 12345 Some Town, Somewhere",
         "email": f"customer.{number}@example.com",
         "express": number % 2 == 0,
         "note": "leave it with the neighbours, please" if number % 2 else None,
-        "items": [item(chance) for _ in range(8)],
+        "items": [item(rng) for _ in range(8)],
     }
 
 
-def item(chance: random.Random) -> dict[str, Any]:
+def item(rng: random.Random) -> dict[str, Any]:
     return {
-        "sku": f"SKU-{chance.randrange(10**8):08d}",
+        "sku": f"SKU-{rng.randrange(10**8):08d}",
         "title": "a thing that people buy",
-        "quantity": chance.randrange(1, 10),
-        "price": chance.randrange(10_000) / 100,
+        "quantity": rng.randrange(1, 10),
+        "price": rng.randrange(10_000) / 100,
         "gift_note": None,
     }
 
 
 class Ours:
-    """Batches of frames; each way as a user of ours would go."""
+    """Penstock: batches of frames, as its users would write it."""
 
     def __init__(self, framed: list[bytes]) -> None:
         schema = parse(SCHEMA)
@@ -231,7 +231,7 @@ class Ours:
 
 
 class Confluent:
-    """The client library's serializers over its own registry client of the mock kind."""
+    """Confluent's serializers with its mock registry client."""
 
     def __init__(self) -> None:
         client = SchemaRegistryClient.new_client({"url": "mock://bench"})
@@ -265,7 +265,7 @@ class Plain:
 
 
 def late(times: list[float]) -> float:
-    """The time that one in a hundred exceeds."""
+    """The 99th percentile."""
     return statistics.quantiles(times, n=100)[98]
 
 

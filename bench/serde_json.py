@@ -1,9 +1,8 @@
-"""JSON events per second of CPU, in frames: ours in batches, beside confluent-kafka's.
+"""JSON events per second of CPU, compared with confluent-kafka.
 
-The event is the order of the Avro bench under a JSON Schema. Both validate every event. The peer
-reads frames into dicts and writes dicts as frames, one by one; ours reads frames into an Arrow
-batch and writes dicts or an Arrow batch. The peer finds its schema in its own client's cache, so no
-request is in any figure.
+The event is the order of the Avro benchmark with a JSON Schema. Both validate every event. The peer
+reads frames into dicts and writes dicts as frames, one by one; Penstock reads frames into an Arrow
+batch and writes dicts or an Arrow batch. All schemas are cached, so no figure includes a request.
 """
 
 import json
@@ -68,7 +67,7 @@ def main() -> None:
 
 
 def measure() -> Iterator[Figure]:
-    """Ours and the peer take turns; the best round of each counts."""
+    """Both take turns; the best round of each is the result."""
     orders = [order(number) for number in range(EVENTS)]
     confluent = Confluent()
     some = orders[:PEER_EVENTS]
@@ -86,13 +85,13 @@ def measure() -> Iterator[Figure]:
 
 
 def order(number: int) -> dict[str, Any]:
-    """The Avro bench's event, with what JSON has no type for as a number."""
+    """The event of the Avro benchmark, with numbers for types that JSON does not have."""
     made = serde.order(random.Random(number), number)
     return {**made, "total": float(made["total"])}
 
 
 class Ours:
-    """Batches of frames; each way as a user of ours would go."""
+    """Penstock: batches of frames, as its users would write it."""
 
     def __init__(self, orders: list[Any], prefix: bytes) -> None:
         schema = parse(SCHEMA)
@@ -113,8 +112,8 @@ class Ours:
         return self._read(self._two).num_rows
 
     def _read(self, decoder: JsonBatchDecoder) -> pa.RecordBatch:
-        batch, wrongs = decoder.decode(self._buffer, self._starts, self._ends)
-        assert not wrongs
+        batch, errors = decoder.decode(self._buffer, self._starts, self._ends)
+        assert not errors
         return batch
 
     def write_rows(self, orders: list[Any]) -> int:
@@ -125,7 +124,7 @@ class Ours:
 
 
 class Confluent:
-    """The client library's serializers over its own registry client of the mock kind."""
+    """Confluent's serializers with its mock registry client."""
 
     def __init__(self) -> None:
         client = SchemaRegistryClient.new_client({"url": "mock://bench-json"})

@@ -1,10 +1,10 @@
-"""Protobuf events per second of CPU, in frames: ours in batches, beside confluent-kafka and upb.
+"""Protobuf events per second of CPU, compared with confluent-kafka and upb.
 
-The event is the order of the Avro bench as a proto3 message. The peer reads frames into messages
-and writes dicts, made into messages, as frames, one by one; ours reads frames into an Arrow batch
-(all columns, or two of them) and writes dicts or an Arrow batch as frames. Messages are not yet
-columns: upb's figure includes taking them apart into dicts and `pa.array`, as one would to get
-there. The peer finds its schema in its own client's cache, so no request is in any figure.
+The event is the order of the Avro benchmark as a proto3 message. confluent-kafka reads frames into
+messages and writes dicts, converted to messages, as frames, one by one; Penstock reads frames into
+an Arrow batch (all columns, or two) and writes dicts or an Arrow batch as frames. Messages are not
+columns: the figure of upb includes their conversion to dicts and by `pa.array`. All schemas are
+cached, so no figure includes a request.
 """
 
 import random
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def measure() -> Iterator[Figure]:
-    """Ours and the peers take turns; the best round of each counts."""
+    """All take turns; the best round of each is the result."""
     orders = [order(number) for number in range(EVENTS)]
     confluent = Confluent()
     ours = Ours(confluent.write(orders))
@@ -74,11 +74,11 @@ def measure() -> Iterator[Figure]:
     yield Figure("frames to two columns, peer to messages", two, theirs, UNIT)
     whole, theirs = best(ours.read_all, lambda: ours.upb_to_arrow(framed))
     yield Figure(
-        "frames to Arrow, upb by way of dicts", whole, theirs, UNIT, ">= 20", peer_name="upb"
+        "frames to Arrow, upb through dicts", whole, theirs, UNIT, ">= 20", peer_name="upb"
     )
     two, theirs = best(ours.read_two, lambda: ours.upb_to_arrow(framed))
     yield Figure(
-        "frames to two columns, upb by way of dicts", two, theirs, UNIT, ">= 40", peer_name="upb"
+        "frames to two columns, upb through dicts", two, theirs, UNIT, ">= 40", peer_name="upb"
     )
     rows, theirs = best(lambda: ours.write_rows(orders), lambda: len(confluent.write(some)))
     yield Figure("dicts to frames", rows, theirs, UNIT, ">= 4")
@@ -93,7 +93,7 @@ def measure() -> Iterator[Figure]:
 
 
 def order(number: int) -> dict[str, Any]:
-    """The Avro bench's event, with what Protobuf has other types for."""
+    """The event of the Avro benchmark, with Protobuf's types."""
     made = serde.order(random.Random(number), number)
     millis = made["created_at"]
     made["created_at"] = {"seconds": millis // 1000, "nanos": millis % 1000 * 1_000_000}
@@ -102,7 +102,7 @@ def order(number: int) -> dict[str, Any]:
 
 
 class Ours:
-    """Batches of frames; each way as a user of ours would go."""
+    """Penstock: batches of frames, as its users would write it."""
 
     def __init__(self, framed: list[bytes]) -> None:
         schema = parse(SCHEMA)
@@ -146,7 +146,7 @@ class Ours:
 
 
 class Confluent:
-    """The client library's serializers over its own registry client of the mock kind."""
+    """Confluent's serializers with its mock registry client."""
 
     def __init__(self) -> None:
         client = SchemaRegistryClient.new_client({"url": "mock://bench-protobuf"})

@@ -1,12 +1,12 @@
-"""Avro orders read on Spark, records per second: our source beside Spark's own with `from_avro`.
+"""Avro orders read on Spark, compared with Spark's own source and `from_avro`.
 
-Orders of about 350 bytes that two versions of a schema wrote, in turns of a batch; `local[2]`; our
-broker serves all. Spark's connector and Avro functions come by Maven coordinates; where they cannot
-be had there is no peer. They are given each version's schema by hand, as their users do. fastavro
-reads a part of the same in `mapInArrow`. How many orders: environment variable ORDERS, 4 million
-unless set. Ours and the peer take turns, each first in every other round, because Spark gets faster
-as it goes; the best round of each counts, and every round goes to stderr. Rounds end when they have
-taken long enough. CPU is that of Spark's JVM and workers together.
+Orders of about 350 bytes, alternating batches of two schema versions, on `local[2]` and a Penstock
+broker. Spark's connector and Avro functions are loaded by Maven coordinates; without them there is
+no peer. They are given the schema of each version, as their users do. fastavro reads a part of the
+orders in `mapInArrow`. The environment variable ORDERS has the number of orders, by default 4
+million. Both take turns, each first in every other round, because Spark gets faster; the best round
+of each is the result, and all rounds are printed to stderr. After some time no further round
+starts. CPU is that of Spark's JVM and workers together.
 """
 
 import io
@@ -55,11 +55,11 @@ from tests.support.spark_jars import PeerUnavailable, spark_jars
 
 ORDERS = int(os.environ.get("ORDERS", "4000000"))
 DISTINCT = 20_000  # then the same again
-FASTAVRO_SHARE = 20  # it reads one order in so many
+FASTAVRO_SHARE = 20  # it reads one order of this many
 PARTITIONS = 4
 ROUNDS = 3
 SMALL_ROUNDS = 4
-ROUNDS_S = 150  # of one comparison: then no further round is begun
+ROUNDS_S = 150  # of one comparison: then no further round starts
 RANGES = 100_000  # to be planned
 SMALL_BATCHES = 30
 SMALL_ROWS = 1_000
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def measure() -> Iterator[Figure]:
-    """Everything, in one session of Spark."""
+    """All figures, in one Spark session."""
     yield Figure(
         f"planning of {RANGES:,} ranges", planning_s(), None, "s", "", "< 1, pickled for Spark"
     )
@@ -130,14 +130,18 @@ def measure() -> Iterator[Figure]:
 def compared(paths: "Paths", has_peer: bool, note: str) -> Iterator[Figure]:
     """The figures, one after another."""
 
-    two, their_two = beside(paths, paths.two_columns, has_peer and paths.spark_two_columns)
+    two, their_two = compared_rounds(paths, paths.two_columns, has_peer and paths.spark_two_columns)
     yield from figures("two columns", two, their_two, ">= 2.0", note)
-    whole, their_whole = beside(paths, paths.all_columns, has_peer and paths.spark_all_columns)
+    whole, their_whole = compared_rounds(
+        paths, paths.all_columns, has_peer and paths.spark_all_columns
+    )
     yield from figures("all columns", whole, their_whole, ">= 1.4", note)
     slow = max(paths.measured(paths.fastavro_two_columns) for _ in range(2)) if has_peer else None
     name = "mapInArrow and fastavro"
-    yield from figures(f"two columns beside {name}", two, slow, ">= 6", note, name)
-    now, their_now = beside(paths, paths.available_now, has_peer and paths.spark_available_now)
+    yield from figures(f"two columns, compared with {name}", two, slow, ">= 6", note, name)
+    now, their_now = compared_rounds(
+        paths, paths.available_now, has_peer and paths.spark_available_now
+    )
     yield from figures("AvailableNow, two columns", now, their_now, ">= 1.3", note)
     small, their_small = by_turns(
         paths.small_batches, has_peer and paths.spark_small_batches, SMALL_ROUNDS
@@ -146,21 +150,21 @@ def compared(paths: "Paths", has_peer: bool, note: str) -> Iterator[Figure]:
         f"micro-batch of {SMALL_ROWS} rows", min(small), min(their_small, default=None), "ms",
         "<= 1.0", note,
     )  # fmt: skip
-    told = f"< 300; its share where pages are shared: {paths.worker_share_bytes / 1e6:.0f}"
-    yield Figure("peak of the largest worker", paths.worker_bytes / 1e6, None, "MB", "", told)
+    memory = f"< 300; its share where pages are shared: {paths.worker_share_bytes / 1e6:.0f}"
+    yield Figure("peak of the largest worker", paths.worker_bytes / 1e6, None, "MB", "", memory)
 
 
 class Round(NamedTuple):
-    """One reading of everything."""
+    """One read of all orders."""
 
     orders_per_s: float
     cpu_us: float  # of each order
 
 
-def beside(
+def compared_rounds(
     paths: "Paths", ours: Callable[[], int], theirs: Callable[[], int] | Literal[False]
 ) -> tuple[Round, Round | None]:
-    """The best round of each."""
+    """The best round of both."""
     mine, peer = by_turns(
         lambda: paths.measured(ours), theirs and (lambda: paths.measured(theirs)), ROUNDS
     )
@@ -170,14 +174,14 @@ def beside(
 def by_turns(
     ours: Callable[[], T], theirs: Callable[[], T] | Literal[False], rounds: int
 ) -> tuple[list[T], list[T]]:
-    """Every round of each."""
+    """All rounds of both."""
     mine: list[T] = []
     peer: list[T] = []
     turns = [(ours, mine), (theirs, peer)] if theirs else [(ours, mine)]
     start = time.perf_counter()
     while len(mine) < rounds and (not mine or time.perf_counter() - start < ROUNDS_S):
-        for work, found in turns:
-            found.append(work())
+        for work, results in turns:
+            results.append(work())
         turns.reverse()
     print(f"ours {mine}\npeer {peer}", file=sys.stderr)
     return mine, peer
@@ -186,14 +190,14 @@ def by_turns(
 def figures(
     name: str, ours: Round, peer: Round | None, target: str, note: str, peer_name: str = ""
 ) -> Iterator[Figure]:
-    """The rate, which the target is of, and what it costs."""
+    """The rate, which has the target, and the CPU time."""
     rate, cpu_us = peer and peer.orders_per_s, peer and peer.cpu_us
     yield Figure(name, ours.orders_per_s, rate, UNIT, target, note, peer_name)
     yield Figure(f"CPU of {name}", ours.cpu_us, cpu_us, "us/order", "", note, peer_name)
 
 
 def cpu_s() -> float:
-    """Of all processes that Spark has started; what has ended is in the times of its parent."""
+    """CPU seconds of all processes of Spark; ended ones are in the times of their parent."""
     spent = 0.0
     for one in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has just ended
@@ -203,7 +207,7 @@ def cpu_s() -> float:
 
 
 def planning_s() -> float:
-    """CPU seconds from two positions to tasks as Spark takes them."""
+    """CPU seconds to plan the tasks between two positions."""
     options = {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "orders"}
     reader = stream_reader(options, read_schema(options))
     start, end = (
@@ -240,10 +244,10 @@ class World:
                 self._frames.append(framed(text, write_prefix(registered.id), orders))
 
     def fill(self, topic: str, count: int) -> float:
-        """So many orders into a new topic; their mean size in bytes."""
+        """Write `count` orders to a new topic; their mean size in bytes."""
         make_topic(self.bootstrap, topic, partitions=PARTITIONS)
         first, second = self._frames
-        cut = np.arange(DISTINCT) // BATCH_RECORDS % 2 == 0  # versions in turns of a batch
+        cut = np.arange(DISTINCT) // BATCH_RECORDS % 2 == 0  # alternating batches of the versions
         values = [
             one if is_first else other
             for one, other, is_first in zip(first, second, cut, strict=True)
@@ -263,7 +267,7 @@ class World:
             built = build_batches(
                 records,
                 partition_count=PARTITIONS,
-                now=Millis(int(time.time() * 1000)),  # older would fall to retention
+                now=Millis(int(time.time() * 1000)),  # retention would delete older ones
                 unkeyed=Unkeyed.round_robin(),
                 framing=framing,
             )
@@ -280,7 +284,7 @@ class World:
 
 
 def framed(schema: str, prefix: bytes, orders: list[dict[str, Any]]) -> list[bytes]:
-    """The orders as one version of the schema writes them."""
+    """Orders written with one version of the schema."""
     names = {one["name"] for one in json.loads(schema)["fields"]}
     rows = [{name: value for name, value in one.items() if name in names} for one in orders]
     buffer, offsets, errors = AvroBatchEncoder(parse(schema)).encode_rows(rows, prefix)
@@ -289,15 +293,15 @@ def framed(schema: str, prefix: bytes, orders: list[dict[str, Any]]) -> list[byt
     return [whole[start:end] for start, end in itertools.pairwise(offsets)]
 
 
-def order(chance: random.Random, number: int) -> dict[str, Any]:
+def order(rng: random.Random, number: int) -> dict[str, Any]:
     """One order of the second version."""
     return {
         "order_id": f"order-{number:010d}",
-        "customer_id": chance.randrange(1 << 40),
+        "customer_id": rng.randrange(1 << 40),
         "created_at": 1_700_000_000_000 + number,
-        "status": chance.choice(("NEW", "PAID", "SHIPPED", "CANCELLED")),
+        "status": rng.choice(("NEW", "PAID", "SHIPPED", "CANCELLED")),
         "currency": "EUR",
-        "total": Decimal(chance.randrange(10**7)).scaleb(-2),
+        "total": Decimal(rng.randrange(10**7)).scaleb(-2),
         "coupon": None if number % 3 else "AUTUMN-10",
         "shipping_address": f"{number} Long Street, 12345 Some Town, Somewhere",
         "email": f"customer.{number}@example.com",
@@ -305,9 +309,9 @@ def order(chance: random.Random, number: int) -> dict[str, Any]:
         "note": "leave it with the neighbours, please" if number % 2 else None,
         "items": [
             {
-                "sku": f"SKU-{chance.randrange(10**8):08d}",
-                "quantity": chance.randrange(1, 10),
-                "price": chance.randrange(10_000) / 100,
+                "sku": f"SKU-{rng.randrange(10**8):08d}",
+                "quantity": rng.randrange(1, 10),
+                "price": rng.randrange(10_000) / 100,
             }
             for _ in range(8)
         ],
@@ -315,7 +319,7 @@ def order(chance: random.Random, number: int) -> dict[str, Any]:
 
 
 class Paths:
-    """Every way of reading that is measured; each checks that it read all there is."""
+    """The measured ways of reading; each checks that it has read all orders."""
 
     def __init__(self, spark: SparkSession, world: World, memory: SettledMemory) -> None:
         self._spark = spark
@@ -414,7 +418,7 @@ class Paths:
         return ORDERS
 
     def _drained(self, frame: DataFrame) -> int:
-        """The stream to its end, each micro-batch summed up."""
+        """Read the stream to its end, and sum up each micro-batch."""
         counts: list[int] = []
 
         def sum_up(batch: DataFrame, number: int) -> None:
@@ -429,7 +433,7 @@ class Paths:
         return ORDERS
 
     def _batch_ms(self, frame: DataFrame) -> float:
-        """The median time of a micro-batch, the first few left out."""
+        """The median time of a micro-batch, without the first ones."""
         self._memory.settle()
         folder = tempfile.mkdtemp(prefix="bench-checkpoint-")
         writer = frame.writeStream.format("noop").option("checkpointLocation", folder)
@@ -442,7 +446,7 @@ class Paths:
         return statistics.median(times[5:])
 
     def _weighed(self, count: int) -> int:
-        """How large workers have grown that have read nothing but this."""
+        """The memory of workers that have read only this."""
         for one in psutil.Process().children(recursive=True):
             with suppress(OSError, psutil.Error):  # it has just ended
                 if "pyspark.worker" not in " ".join(one.cmdline()):
@@ -459,7 +463,7 @@ def field_names() -> list[str]:
 
 
 def decoded(frame: DataFrame, ids: list[int]) -> DataFrame:
-    """As users of Spark's connector do it: by the id in the frame, each version by its schema."""
+    """As with Spark's connector: each version by its schema, selected by the id in the frame."""
     schema_id = F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("int")
     payload = F.expr("substring(value, 6, length(value) - 5)")
     first, second = (from_avro(payload, text, {"avroSchema": V2}) for text in (V1, V2))
@@ -467,7 +471,7 @@ def decoded(frame: DataFrame, ids: list[int]) -> DataFrame:
 
 
 def read_with_fastavro(batches: Any, schemas: dict[int, str]) -> Iterator[pa.RecordBatch]:
-    """In a worker of Spark's: two columns of each order, one by one."""
+    """Read two columns of each order, one by one, in a Spark worker."""
     import fastavro
 
     parsed = {one: fastavro.parse_schema(json.loads(text)) for one, text in schemas.items()}

@@ -1,12 +1,12 @@
-"""Rows per second from Spark into a topic: ours exactly once, beside Spark's own at least once.
+"""Rows from Spark into a topic, exactly once, compared with Spark's own sink.
 
-The same stream of files goes through both, in micro-batches of the same size, with keys, into a
-topic of four partitions, with record batches of the same largest size and no compression. Ours puts
-each micro-batch into one transaction; Spark's sink writes and hopes. One session runs both in turn
-and the best round of each counts; the CPU time is that of the driver's whole family of processes.
-Both are set up as one would for such rows: Spark's producer with a linger and room for its batches,
-ours with batches to Python that are cut by rows alone (docs/how-to/spark-sink.md, "What it costs").
-How many rows: environment variable ROWS, 4 million unless set.
+Both write the same stream of files, in micro-batches of the same size, with keys, to a topic of
+four partitions, with the same largest record batch and without compression. Penstock's sink writes
+each micro-batch in one transaction; Spark's sink is at least once. One session runs both in turns,
+and the best round of each is the result; CPU is that of the driver and all its child processes.
+Both are configured for such rows: Spark's producer with a linger and a buffer for its batches,
+Penstock's with batches to Python that are cut by rows alone (docs/how-to/spark-sink.md, "What it
+costs"). The environment variable ROWS has the number of rows, by default 4 million.
 """
 
 import os
@@ -39,11 +39,11 @@ FILES = 8  # a micro-batch each
 VALUE_BYTES = 350
 PARTITIONS = 4
 ROUNDS = 3
-WARM_ROWS = 400_000  # the JVM compiles through them
+WARM_ROWS = 400_000  # the JVM compiles during them
 BATCH_BYTES = "200000"
 SMALL_ROWS = 1_000
 Write: TypeAlias = Callable[[DataFrame, str, str, Path], None]
-NO_LIMIT = str(2**31 - 1)  # of bytes, by which Spark means that it does not weigh at all
+NO_LIMIT = str(2**31 - 1)  # bytes: with this value Spark does not measure its batches
 NARROW_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": NO_LIMIT}
 PRODUCER = {"batch.size": BATCH_BYTES, "linger.ms": "20", "buffer.memory": "67108864"}
 
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def measure() -> Iterator[Figure]:
-    """Against our broker, then against Apache Kafka where it can be had."""
+    """Into Penstock, then into Apache Kafka if it is available."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         try:
             jars = spark_jars()
@@ -83,7 +83,7 @@ def measure() -> Iterator[Figure]:
 
 
 class Bench:
-    """The stream's input, and the two ways it goes."""
+    """The input of the stream, and the two sinks."""
 
     def __init__(
         self, spark: SparkSession, folder: Path, memory: SettledMemory, *, has_peer: bool
@@ -124,20 +124,20 @@ class Bench:
         small_walls = [min(wall for wall, _ in rounds) for rounds in small]
         yield Figure(
             f"rows into {name}",
-            *_beside([ROWS / wall for wall in walls]),
+            *_with_peer([ROWS / wall for wall in walls]),
             "rows/s",
             ">= 1.0",
-            note=_told_rounds(large),
+            note=_rounds_text(large),
         )
         yield Figure(
             f"CPU per row into {name}",
-            *_beside([cpu / ROWS * 1e6 for cpu in cpus]),
+            *_with_peer([cpu / ROWS * 1e6 for cpu in cpus]),
             "us",
             "<= 1.0",
         )
         yield Figure(
             f"micro-batch of {SMALL_ROWS} rows into {name}",
-            *_beside([wall / FILES * 1e3 for wall in small_walls]),
+            *_with_peer([wall / FILES * 1e3 for wall in small_walls]),
             "ms",
             note="with the start of the query",
         )
@@ -145,9 +145,9 @@ class Bench:
     def _rounds(
         self, source: Path, bootstrap: str, ways: list[Write], *, rounds: int
     ) -> list[list[tuple[float, float]]]:
-        """Wall and CPU seconds of each way's rounds.
+        """Wall and CPU seconds of all rounds of both sinks.
 
-        The ways take turns, each first in every other round: Spark gets faster as it goes.
+        They take turns, each first in every other round, because Spark gets faster.
         """
         taken: list[list[tuple[float, float]]] = [[] for _ in ways]
         turns = list(zip(ways, taken, strict=True))
@@ -196,21 +196,21 @@ class Bench:
         query.awaitTermination()
 
 
-def _beside(figures: list[float]) -> tuple[float, float | None]:
-    """Ours, and the peer's if there was one."""
+def _with_peer(figures: list[float]) -> tuple[float, float | None]:
+    """Both results; without a peer, Penstock's alone."""
     ours, *peers = figures
     return ours, peers[0] if peers else None
 
 
-def _told_rounds(large: list[list[tuple[float, float]]]) -> str:
-    """Every round's thousands of rows per second: ours, then the peer's."""
+def _rounds_text(large: list[list[tuple[float, float]]]) -> str:
+    """Thousands of rows per second of all rounds: Penstock, then the peer."""
     return " | ".join(
         " ".join(f"{ROWS / wall / 1e3:.0f}" for wall, _ in rounds) for rounds in large
     )
 
 
 def _cpu_seconds() -> float:
-    """Of this process, the JVM and its Python workers; not of the broker, which is another's."""
+    """CPU seconds of this process, the JVM and its Python workers, without the broker."""
     own = psutil.Process()
     total = 0.0
     for process in (own, *own.children(recursive=True)):

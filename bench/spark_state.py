@@ -1,9 +1,10 @@
-"""Windowed sums on Spark, records per second: state in a topic beside Spark's own state.
+"""Windowed sums on Spark with state in a topic, compared with Spark's own state.
 
 Avro sales of 200 stores over ten hours, `local[2]`, in micro-batches of a million and of 250 000;
-both read with our source. Ours keeps each window's state on `transformWithState` and writes every
-change to a compacted topic with the offsets, in a transaction per micro-batch; Spark's own window
-aggregation writes nothing at all. How many sales: environment variable SALES, 4 million unless set.
+both read with Penstock's source. Its changelog keeps the state of each window with
+`transformWithState` and writes every change to a compacted topic with the offsets, in a transaction
+per micro-batch; Spark's own window aggregation writes nothing. The environment variable SALES has
+the number of sales, by default 4 million.
 """
 
 import json
@@ -62,7 +63,7 @@ def main() -> None:
 
 
 def measure() -> Iterator[Figure]:
-    """Both take turns; the first turn of each is only to warm up."""
+    """Both take turns; the first turn of each is a warm-up."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     with penstock() as broker, EmbeddedRegistry(broker.bootstrap) as registry:
         fill(broker.bootstrap, registry.url)
@@ -90,7 +91,7 @@ def measure() -> Iterator[Figure]:
 
 
 class Bench:
-    """The same sums, two ways."""
+    """The same sums, computed in two ways."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, registry: str, folder: Path) -> None:
         self.spark = spark
@@ -117,7 +118,7 @@ class Bench:
         return SALES / (time.perf_counter() - started_s)
 
     def theirs(self, offsets: int) -> float:
-        """Records per second with Spark's own windows, and the result thrown away."""
+        """Records per second with Spark's own windows, without storing the result."""
         reader = self.spark.readStream.format("penstock").options(**self.options)
         reader = reader.option("subscribe", "sales").option("startingOffsets", "earliest")
         reader = reader.option("registry", self.registry).option("columns", "store,cents,at")
@@ -147,16 +148,16 @@ def fill(bootstrap: str, registry_url: str) -> None:
     make_topic(bootstrap, "sales", partitions=PARTITIONS)
     with Registry(registry_url, client="bench") as registry:
         registered = registry.register("sales-value", SchemaText(SchemaType.AVRO, SCHEMA))
-    encoder, chance = AvroBatchEncoder(parse(SCHEMA)), np.random.default_rng(7)
+    encoder, rng = AvroBatchEncoder(parse(SCHEMA)), np.random.default_rng(7)
     stores = np.array([f"store-{number:03}" for number in range(STORES)])
     with BlockingCluster(bootstrap) as cluster:
         for start in range(0, SALES, PART):
             times = START_MS + (start + np.arange(PART)) * HOURS * 3_600_000 // SALES
             rows = pa.RecordBatch.from_pydict(
                 {
-                    "store": stores[chance.integers(0, STORES, PART)],
-                    "cents": chance.integers(1, 10_000, PART),
-                    "at": pa.array(times + chance.integers(0, 60_000, PART)).cast(
+                    "store": stores[rng.integers(0, STORES, PART)],
+                    "cents": rng.integers(1, 10_000, PART),
+                    "at": pa.array(times + rng.integers(0, 60_000, PART)).cast(
                         pa.timestamp("ms", tz="UTC")
                     ),
                 }

@@ -1,4 +1,4 @@
-"""Transactions of 100 records of 1 kB: how many a second, and what they cost: beside Apache Kafka.
+"""Transactions of 100 records of 1 kB: rate and server CPU, compared with Apache Kafka.
 
 librdkafka adds partitions itself and ends with the same epoch (version 1 of the protocol); the Java
 client lets the broker do both (version 2). One server runs at a time; both are warmed up first.
@@ -29,7 +29,7 @@ JAVA_LOAD: Final = Path(__file__).parent / "java" / "TransactionLoad.java"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Producers side by side, each with a transactional id of its own."""
+    """Concurrent producers, each with its own transactional id."""
 
     name: str
     client: str
@@ -47,14 +47,14 @@ LOADS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one server did under one load."""
+    """The results of one server under one load."""
 
     per_second: float
     cpu_ms_per_transaction: float
 
 
 def measure() -> Iterator[Figure]:
-    """Ours and the peer's, one after the other, then their ratios."""
+    """Measure both servers, one after the other, then compare."""
     ours = measure_server(penstock())
     try:
         theirs = measure_server(apache_kafka())
@@ -90,7 +90,7 @@ def measure_server(server: Server) -> dict[str, Run]:
 
 
 def drive(bootstrap: str, load: Load, transactions: int, classes: str) -> float:
-    """Run the producers to their end; the seconds from the first begin to the last commit."""
+    """Run all producers; the seconds from the first begin to the last commit."""
     if load.client == "java":
         return drive_java(bootstrap, load, transactions, classes)
     gate = threading.Barrier(load.producers + 1)
@@ -112,7 +112,7 @@ def drive(bootstrap: str, load: Load, transactions: int, classes: str) -> float:
 def commit_many(
     bootstrap: str, transactional_id: str, transactions: int, gate: threading.Barrier
 ) -> None:
-    """One producer: nothing but transactions, one after the other."""
+    """One producer: transactions, one after the other."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
     producer.init_transactions(30)
     gate.wait()
@@ -124,7 +124,7 @@ def commit_many(
 
 
 def compiled_java(folder: Path) -> str:
-    """The class path with the Java load on it."""
+    """The class path of the Java load."""
     libraries = f"{fetch_libraries()}/*"
     subprocess.run(
         ["javac", "-cp", libraries, "-d", str(folder), str(JAVA_LOAD)], check=True, timeout=120
@@ -133,7 +133,7 @@ def compiled_java(folder: Path) -> str:
 
 
 def drive_java(bootstrap: str, load: Load, transactions: int, classes: str) -> float:
-    """As `drive`, with Java's producers."""
+    """The same with Java's producers."""
     numbers = (load.producers, transactions, RECORDS, len(VALUE), PARTITIONS)
     done = subprocess.run(
         ["java", "-Xmx512m", "-cp", classes, "TransactionLoad", bootstrap, TOPIC]

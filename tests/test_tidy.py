@@ -85,12 +85,6 @@ FORBIDDEN_PHRASES = re.compile(
 )
 PART_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 NOT_PLAIN_YET = {
-    "bench/broker_topics.py",
-    "bench/groups.py",
-    "bench/memory.py",
-    "bench/produce_path.py",
-    "bench/spark_read.py",
-    "bench/spark_sink.py",
     "examples/customer_table.py",
     "examples/demo.py",
     "examples/demo_platform.py",
