@@ -13,15 +13,16 @@ for each of them alone would be slow, so offsets wait together.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.errors import RebalancedError
-from penstock.client.poll_thread import PollThread, end_offsets, indexes_by_partition, offset_of
+from penstock.client.kafka_messages import offset_of, partition_of
+from penstock.client.poll_thread import PollThread
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.model import Offset, TopicPartition
 
@@ -37,6 +38,31 @@ class CommitMode(StrEnum):
     EXACTLY_ONCE = "exactly-once"
 
 
+class OffsetSpan(NamedTuple):
+    """The offsets of some records of one partition, in order."""
+
+    first: Offset
+    end: Offset  # after the last
+
+    def up_to(self, later: "OffsetSpan") -> "OffsetSpan":
+        """This one and a later one."""
+        return OffsetSpan(self.first, later.end)
+
+
+def spans_of(messages: Iterable[Message]) -> dict[TopicPartition, OffsetSpan]:
+    """The offsets of these records by partition."""
+    first: dict[tuple[str | None, int | None], Message] = {}
+    last: dict[tuple[str | None, int | None], Message] = {}
+    for message in messages:
+        key = message.topic(), message.partition()
+        first.setdefault(key, message)
+        last[key] = message
+    return {
+        partition_of(message): OffsetSpan(offset_of(message), Offset(offset_of(last[key]) + 1))
+        for key, message in first.items()
+    }
+
+
 class CommitTracker:
     """The offsets of one consumer; used by the program's thread and by rebalances."""
 
@@ -49,34 +75,34 @@ class CommitTracker:
         self._lost_uncommitted = False  # a partition with uncommitted events was revoked
 
     def deliver(
-        self, messages: Sequence[Message], is_current: Callable[[TopicPartition], bool]
-    ) -> list[int]:
-        """The program is about to get these; the indexes of those that it may have.
+        self,
+        spans: Mapping[TopicPartition, OffsetSpan],
+        is_current: Callable[[TopicPartition], bool],
+    ) -> set[TopicPartition]:
+        """The program is about to get these; the partitions whose records it may have.
 
         `is_current` is called under the lock that `on_revoked` needs: a partition that is revoked
         is either seen here, or its events are among those delivered.
         """
-        allowed: list[int] = []
-        by_partition = indexes_by_partition(messages)
+        allowed: set[TopicPartition] = set()
         with self._lock:
-            for partition, indexes in by_partition.items():
+            for partition, span in spans.items():
                 if is_current(partition):
-                    allowed += indexes
-                    self._first.setdefault(partition, offset_of(messages[indexes[0]]))
-                    self._end[partition] = Offset(offset_of(messages[indexes[-1]]) + 1)
+                    allowed.add(partition)
+                    self._first.setdefault(partition, span.first)
+                    self._end[partition] = span.end
         if self.mode is CommitMode.AT_MOST_ONCE:
             self.commit()
-        return sorted(allowed)
+        return allowed
 
-    def undeliver(self, messages: Sequence[Message]) -> None:
+    def undeliver(self, spans: Mapping[TopicPartition, OffsetSpan]) -> None:
         """The program did not get these, the last that were delivered."""
         with self._lock:
-            for partition, indexes in indexes_by_partition(messages).items():
-                first = offset_of(messages[indexes[0]])
-                if self._first.get(partition) == first:
+            for partition, span in spans.items():
+                if self._first.get(partition) == span.first:
                     del self._first[partition], self._end[partition]
                 elif partition in self._end:
-                    self._end[partition] = first
+                    self._end[partition] = span.first
 
     def on_handled(self, ends: Mapping[TopicPartition, Offset]) -> None:
         """The program handled all before these offsets, which are committed soon."""
@@ -135,13 +161,13 @@ class HandledOffsets:
         self._records = 0
         self._since_s = 0.0
 
-    def add(self, messages: Sequence[Message]) -> None:
-        """The program handled these."""
-        self._ends |= end_offsets(messages)
+    def add(self, spans: Mapping[TopicPartition, OffsetSpan], count: int) -> None:
+        """The program handled these records."""
+        self._ends |= {partition: span.end for partition, span in spans.items()}
         now_s = time.monotonic()
         if not self._records:
             self._since_s = now_s
-        self._records += len(messages)
+        self._records += count
         if (
             not self._quarantine.has_pending
             or self._records >= PENDING_RECORDS_MAX

@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import Message
 
-from penstock.client.commit_tracker import CommitMode, CommitTracker, HandledOffsets
+from penstock.client.commit_tracker import (
+    CommitMode,
+    CommitTracker,
+    HandledOffsets,
+    OffsetSpan,
+    spans_of,
+)
 from penstock.client.decode_filter import DecodeFilter, OnDecodeError
 from penstock.client.event import Event, RecordReader
 from penstock.client.flow_control import FlowControl, FlowLimits, FlowStats
-from penstock.client.poll_thread import BATCH_MAX, PollThread, TakenRecords
+from penstock.client.kafka_messages import partition_of
+from penstock.client.poll_thread import BATCH_MAX, PollThread
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.reader_lease import ReaderLease
 from penstock.client.registry import Registry
@@ -36,6 +43,7 @@ from penstock.serde.serde_stats import SerdeStats
 
 if TYPE_CHECKING:
     from penstock.client.event_batch import ColumnReader, EventBatch
+    from penstock.client.fetched_rows import FetchedRows
 
 REGISTRY_WAIT_S: Final = 60.0
 ARROW_RECORDS_MAX: Final = 10_000  # in one Arrow batch; columns are cheap for many records
@@ -91,7 +99,7 @@ class Consumer(Closing):
             registry_wait_s=registry_wait_s, client=group,
             reader_name=None if reader is None else reader.title,
         )  # fmt: skip
-        self._taken: Sequence[Message] = ()
+        self._taken: Sequence[Message] | FetchedRows = ()
         self._epoch = 0  # of the records decoded last
         self._registry, self._contract = registry, value
         self._plain_indexes, self._validate = plain_indexes, validate
@@ -119,7 +127,7 @@ class Consumer(Closing):
             for message, event in decoded:
                 if event is not None:
                     yield event
-                self._handled.add([message])
+                self._handled.add(spans_of([message]), 1)
 
     @property
     def events_per_step(self) -> int:
@@ -141,7 +149,7 @@ class Consumer(Closing):
             batch = [event for _, event in decoded if event is not None]
             if batch:
                 yield batch
-            self._handled.add([message for message, _ in decoded])
+            self._handled.add(spans_of(message for message, _ in decoded), len(decoded))
 
     def arrow_batches(
         self,
@@ -160,25 +168,24 @@ class Consumer(Closing):
         this one is handled.
         """
         step = partial(self._decode_columns, self._column_reader(columns), records_max)
-        for messages, batch in self._steps(step, idle_s=idle_s):
+        for rows, batch in self._steps(step, idle_s=idle_s):
             if len(batch):
                 yield batch
-            self._handled.add(messages)
+            self._handled.add(rows.spans(), len(rows))
 
     def take(self, records_max: int = BATCH_MAX, wait_s: float | None = 1.0) -> list[Event]:
         """Some events as soon as there are any, or none after `wait_s`.
 
         Unreadable events do not end the wait. The next call marks these events as handled.
         """
-        self._handled.add(self._taken)
-        self._taken = ()
+        self._handle_taken()
         for decoded in self._steps(partial(self._decode, records_max), total_s=wait_s):
             messages = [message for message, _ in decoded]
             events = [event for _, event in decoded if event is not None]
             if events:
                 self._taken = messages
                 return events
-            self._handled.add(messages)
+            self._handled.add(spans_of(messages), len(messages))
         return []
 
     def take_arrow(
@@ -189,21 +196,29 @@ class Consumer(Closing):
         wait_s: float | None = 1.0,
     ) -> "EventBatch | None":
         """Some events as one Arrow batch, or None after `wait_s`. Otherwise as `take`."""
-        self._handled.add(self._taken)
-        self._taken = ()
+        self._handle_taken()
         step = partial(self._decode_columns, self._column_reader(columns), records_max)
-        for messages, batch in self._steps(step, total_s=wait_s):
+        for rows, batch in self._steps(step, total_s=wait_s):
             if len(batch):
-                self._taken = messages
+                self._taken = rows
                 return batch
-            self._handled.add(messages)
+            self._handled.add(rows.spans(), len(rows))
         return None
 
     def put_back_taken(self) -> None:
         """Undo the last `take` or `take_arrow`, whose events the program did not get."""
-        messages, self._taken = self._taken, ()
-        self._tracker.undeliver(messages)
-        self._polling.put_back(messages, self._epoch)
+        taken, self._taken = self._taken, ()
+        if isinstance(taken, Sequence):
+            self._tracker.undeliver(spans_of(taken))
+            self._polling.put_back(taken, self._epoch)
+        else:
+            self._tracker.undeliver(taken.spans())
+            self._polling.put_back_rows(taken, self._epoch)
+
+    def _handle_taken(self) -> None:
+        taken, self._taken = self._taken, ()
+        spans = spans_of(taken) if isinstance(taken, Sequence) else taken.spans()
+        self._handled.add(spans, len(taken))
 
     def commit(self) -> None:
         """Commit all events that were delivered, the current one included, and wait."""
@@ -288,33 +303,43 @@ class Consumer(Closing):
 
     def _decode(self, records_max: int, wait_s: float | None) -> list[tuple[Message, Event | None]]:
         """The next records, decoded; they count as delivered."""
-        messages, epoch = self._take(records_max, wait_s)
-        self._epoch = epoch
+        taken = self._polling.take(records_max, wait_s)
+        messages, self._epoch = taken
+        if self._tracker.mode is CommitMode.AT_MOST_ONCE:  # before they are decoded
+            allowed = self._deliver(spans_of(messages))
+            messages = [one for one in messages if partition_of(one) in allowed]
         done, rest, failure = self._decoding.decode(messages)
-        self._put_back(rest, epoch, failure, is_first=not done)
-        current = self._still_assigned([message for message, _ in done], epoch)
-        return [done[index] for index in current]
+        if failure is not None:
+            self._polling.put_back(rest, self._epoch)
+            if not done:
+                raise failure
+        if not done or self._tracker.mode is CommitMode.AT_MOST_ONCE:
+            return done
+        spans = spans_of(message for message, _ in done)
+        allowed = self._deliver(spans)
+        if len(allowed) == len(spans):
+            return done
+        return [(message, event) for message, event in done if partition_of(message) in allowed]
 
     def _decode_columns(
         self, reader: "ColumnReader", records_max: int, wait_s: float | None
-    ) -> "tuple[Sequence[Message], EventBatch] | None":
+    ) -> "tuple[FetchedRows, EventBatch] | None":
         """The next records of one topic as columns; they count as delivered."""
-        taken, epoch = self._take(records_max, wait_s)
-        if not taken:
+        rows, self._epoch = self._polling.take_rows(records_max, wait_s)
+        if len(rows) and self._tracker.mode is CommitMode.AT_MOST_ONCE:  # before they are decoded
+            rows, _ = rows.of(self._deliver(rows.spans()))
+        if not len(rows):
             return None
-        self._epoch = epoch
-        topic = taken[0].topic() or ""
-        messages = [message for message in taken if message.topic() == topic]
-        if len(messages) < len(taken):
-            self._polling.put_back([other for other in taken if other.topic() != topic], epoch)
-        done, batch, rest, failure = self._decoding.decode_columns(topic, messages, reader)
-        self._put_back(rest, epoch, failure, is_first=not done)
+        done, batch, rest, failure = self._decoding.decode_columns(rows, reader)
+        if failure is not None:
+            self._polling.put_back_rows(rest, self._epoch)
+            if not len(done):
+                raise failure
         assert batch is not None, "a failure of the first record was raised"
-        current = self._still_assigned(done, epoch)
-        if len(current) == len(done):
+        if self._tracker.mode is CommitMode.AT_MOST_ONCE:
             return done, batch
-        done = [done[index] for index in current]
-        return done, batch.only(done)
+        allowed = self._deliver(done.spans())
+        return done.of(allowed)[0], batch.of(allowed)
 
     def _column_reader(self, columns: Sequence[str] | None) -> "ColumnReader":
         require("arrow")
@@ -332,34 +357,10 @@ class Consumer(Closing):
             )
         return reader
 
-    def _take(self, records_max: int, wait_s: float | None) -> TakenRecords:
-        """Records from the queue; at most once, they are committed before they are decoded."""
-        taken = self._polling.take(records_max, wait_s)
-        if self._tracker.mode is not CommitMode.AT_MOST_ONCE:
-            return taken
-        current = self._deliver(taken.messages, taken.epoch)
-        return TakenRecords([taken.messages[index] for index in current], taken.epoch)
-
-    def _put_back(
-        self, rest: Sequence[Message], epoch: int, failure: ClientError | None, *, is_first: bool
-    ) -> None:
-        """Queue the rest again; its failure is raised once nothing is before it."""
-        if failure is not None:
-            self._polling.put_back(rest, epoch)
-            if is_first:
-                raise failure
-
-    def _still_assigned(self, messages: Sequence[Message], epoch: int) -> Sequence[int]:
-        if self._tracker.mode is CommitMode.AT_MOST_ONCE:
-            return range(len(messages))
-        return self._deliver(messages, epoch)
-
-    def _deliver(self, messages: Sequence[Message], epoch: int) -> Sequence[int]:
-        """The indexes of those whose partition was not revoked meanwhile."""
-        if not messages:
-            return ()
-        flow = self._polling.flow
-        return self._tracker.deliver(messages, lambda partition: flow.is_current(partition, epoch))
+    def _deliver(self, spans: Mapping[TopicPartition, OffsetSpan]) -> set[TopicPartition]:
+        """The partitions that were not revoked meanwhile."""
+        flow, epoch = self._polling.flow, self._epoch
+        return self._tracker.deliver(spans, lambda partition: flow.is_current(partition, epoch))
 
 
 def _topic_names(topics: str | Sequence[str]) -> list[str]:

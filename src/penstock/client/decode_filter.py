@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, assert_never
 
+import numpy as np
 from confluent_kafka import Message
 
 from penstock.client.delivery import OutgoingRecord
@@ -24,6 +25,7 @@ from penstock.serde.frame import Side
 
 if TYPE_CHECKING:
     from penstock.client.event_batch import ColumnReader, EventBatch
+    from penstock.client.fetched_rows import FetchedRows
 
 logger: Final = logging.getLogger(__name__)
 
@@ -50,9 +52,9 @@ class DecodedEvents(NamedTuple):
 class DecodedColumns(NamedTuple):
     """The same as columns, with a row for each record that was not quarantined or skipped."""
 
-    done: Sequence[Message]
+    done: "FetchedRows"
     batch: "EventBatch | None"  # None: nothing could be read yet
-    rest: Sequence[Message]
+    rest: "FetchedRows"
     failure: ClientError | None
 
 
@@ -90,27 +92,26 @@ class DecodeFilter:
                 return DecodedEvents(done, messages[index + is_over :], failure)
         return DecodedEvents(done, (), None)
 
-    def decode_columns(
-        self, topic: str, messages: Sequence[Message], reader: "ColumnReader"
-    ) -> DecodedColumns:
+    def decode_columns(self, rows: "FetchedRows", reader: "ColumnReader") -> DecodedColumns:
         """The same for records of one topic, all together."""
+        nothing = rows.before(0)
         try:
-            batch, errors = self._wait_for_registry(lambda: reader.read(topic, messages))
+            batch, errors = self._wait_for_registry(lambda: reader.read(rows))
         except ClientError as failure:
-            return DecodedColumns((), None, messages, failure)
+            return DecodedColumns(nothing, None, rows, failure)
         if not errors:
-            return DecodedColumns(messages, batch, (), None)
-        readable = dict(enumerate(messages))
+            return DecodedColumns(rows, batch, nothing, None)
+        readable = np.ones(len(rows), dtype=np.bool_)
         for row, error in errors:
             try:
-                self._reject(original_record(messages[row]), SideDecodeError(Side.VALUE, error))
+                self._reject(rows.original(row), SideDecodeError(Side.VALUE, error))
             except ClientError as failure:
                 is_over = isinstance(failure, DecodeError) and row == 0
-                before = [message for index, message in readable.items() if index < row]
-                rest = messages[row + is_over :]
-                return DecodedColumns(messages[:row], batch.only(before), rest, failure)
-            del readable[row]
-        return DecodedColumns(messages, batch.only(readable.values()), (), None)
+                readable[row:] = False
+                before = batch.only(np.flatnonzero(readable))
+                return DecodedColumns(rows.before(row), before, rows.after(row + is_over), failure)
+            readable[row] = False
+        return DecodedColumns(rows, batch.only(np.flatnonzero(readable)), nothing, None)
 
     def take_for_transaction(self) -> Sequence[OutgoingRecord]:
         """The records for quarantine that belong to the transaction that is being committed."""

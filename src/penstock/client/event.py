@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from penstock.client.poll_thread import offset_of, partition_of
+from penstock.client.kafka_messages import offset_of, partition_of
 from penstock.client.quarantine import OriginalRecord
 from penstock.client.registry import Registry
 from penstock.model import Millis, Offset, TopicPartition

@@ -61,6 +61,7 @@ class FlowControl:
         self.assigned: set[TopicPartition] = set()
         self.paused_by_program: set[TopicPartition] = set()  # survives rebalances
         self.is_full: bool = False
+        self.is_external: bool = False  # another connection fetches: the Kafka client is paused
         self.epoch: int = 0  # counts the times that fetched records became invalid
         self._invalidated_at: dict[TopicPartition, int] = {}  # the epoch, by partition
         self._paused: set[TopicPartition] = set()  # in the Kafka client
@@ -111,6 +112,13 @@ class FlowControl:
         if self._records <= limits.low_records and self._size_bytes <= limits.low_bytes:
             self.is_full = False
 
+    def on_discarded(self, records: int, size_bytes: int) -> None:
+        """Queued records left unread: they will be fetched again, and count then."""
+        self._records -= records
+        self._size_bytes -= size_bytes
+        self.stats.arrived -= records
+        self.is_full = False
+
     def on_returned(self, records: int, size_bytes: int) -> None:
         """Records that the program took and could not use are queued again."""
         self._records += records
@@ -138,9 +146,14 @@ class FlowControl:
         """Whether records that were taken from the queue in an epoch may still be handled."""
         return partition in self.assigned and self._invalidated_at.get(partition, 0) <= epoch
 
+    def fetchable(self) -> set[TopicPartition]:
+        """What another connection may fetch now."""
+        return set() if self.is_full else self.assigned - self.paused_by_program
+
     def changes(self) -> FlowChanges:
         """What must change in the Kafka client; counts as done when it is called again."""
-        target = set(self.assigned) if self.is_full else self.paused_by_program & self.assigned
+        is_all = self.is_full or self.is_external
+        target = set(self.assigned) if is_all else self.paused_by_program & self.assigned
         pause = target - (self._paused - self._unknown)
         resume = (self._paused | self._unknown) - target
         self._paused, self._unknown = target, set()

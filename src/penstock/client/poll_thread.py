@@ -1,5 +1,8 @@
 """A thread that polls librdkafka, and a bounded queue between it and the program.
 
+Records are fetched by librdkafka one by one, or as columns by a `ColumnFetcher`; the first `take`
+of the other kind switches, and continues with the first record that was not taken.
+
 The thread never stops polling, so the member stays in its group however slow the program is: above
 the high watermark partitions are paused and polling continues. When partitions are revoked, their
 queued records are dropped: the next owner starts at the committed offset.
@@ -15,14 +18,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.errors import ClosedError, WaitTimeoutError
-from penstock.client.flow_control import RECORD_OVERHEAD_BYTES, FlowControl
+from penstock.client.flow_control import FlowControl
 from penstock.client.kafka_errors import (
     BrokerError,
     KafkaReports,
@@ -30,9 +34,23 @@ from penstock.client.kafka_errors import (
     ends_reading,
     is_unknown_topic,
 )
+from penstock.client.kafka_messages import (
+    kafka_partitions,
+    message_bytes,
+    offset_of,
+    own_partitions,
+    partition_of,
+    size_bytes,
+)
 from penstock.client.rate_limited_log import RateLimitedLog
+from penstock.errors import Refused
+from penstock.link.settings import link_settings
 from penstock.model import Offset, TopicPartition
 from penstock.serde.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from penstock.client.column_fetcher import ColumnFetcher
+    from penstock.client.fetched_rows import FetchedRows
 
 logger: Final = logging.getLogger(__name__)
 
@@ -52,6 +70,13 @@ class TakenRecords(NamedTuple):
     epoch: int
 
 
+class TakenRows(NamedTuple):
+    """The same as columns, of one topic."""
+
+    rows: "FetchedRows"
+    epoch: int
+
+
 class PollThread:
     """One member of a group, and the records that it fetched."""
 
@@ -65,12 +90,15 @@ class PollThread:
         self._on_revoked: OnRevoked = lambda _partitions: None
         self._is_cooperative = _is_cooperative(settings)
         self._bootstrap = bootstrap
+        self._settings = settings
         self._reports = KafkaReports(bootstrap)
         self._lines = RateLimitedLog(logger)
         self._kafka = connect_client(KafkaConsumer, bootstrap, settings, self._reports)
         self._metadata: Any = None  # this member's group metadata, as last read
         self._changed = threading.Condition()  # guards the queue, the flow and the failure
         self._queue: deque[Message] = deque()
+        self._columns: ColumnFetcher | None = None  # most programs never use it
+        self._sought: dict[TopicPartition, Offset] = {}  # and no record fetched since
         self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stored: dict[TopicPartition, Offset] = {}  # end offsets for librdkafka to commit
         self._failure: BrokerError | None = None
@@ -95,25 +123,52 @@ class PollThread:
 
     def take(self, records_max: int, wait_s: float | None) -> TakenRecords:
         """Up to `records_max` records, as soon as there is one; none after `wait_s`."""
+        self._fetch_as(columns=False)
         with self._changed:
             self._changed.wait_for(self._is_ready, wait_s)
             taken = [self._queue.popleft() for _ in range(min(records_max, len(self._queue)))]
-            self.flow.on_removed(len(taken), _size_bytes(taken))
-            if not taken and self._failure is not None:
-                raise self._failure
-            if not taken and self._stopping.is_set():
-                raise ClosedError("the consumer is closed")
+            self.flow.on_removed(len(taken), size_bytes(taken))
+            if not taken:
+                self._raise_failure()
             return TakenRecords(taken, self.flow.epoch)
 
+    def take_rows(self, records_max: int, wait_s: float | None) -> TakenRows:
+        """The same as columns, of one topic."""
+        from penstock.client.fetched_rows import FetchedRows  # with the kernels
+
+        self._fetch_as(columns=True)
+        with self._changed:
+            self._changed.wait_for(self._is_ready, wait_s)
+            parts = [] if self._columns is None else self._columns.take(records_max)
+            if not parts:
+                self._raise_failure()
+            return TakenRows(FetchedRows(parts), self.flow.epoch)
+
     def _is_ready(self) -> bool:
-        return bool(self._queue) or self._failure is not None or self._stopping.is_set()
+        has_rows = self._columns is not None and not self._columns.is_empty
+        is_over = self._failure is not None or self._stopping.is_set()
+        return bool(self._queue) or has_rows or is_over
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._stopping.is_set():
+            raise ClosedError("the consumer is closed")
 
     def put_back(self, messages: Sequence[Message], epoch: int) -> None:
         """Queue records again, before the others, that were taken in an epoch and not used."""
         with self._changed:
             current = [one for one in messages if self.flow.is_current(partition_of(one), epoch)]
             self._queue.extendleft(reversed(current))
-            self.flow.on_returned(len(current), _size_bytes(current))
+            self.flow.on_returned(len(current), size_bytes(current))
+
+    def put_back_rows(self, rows: "FetchedRows", epoch: int) -> None:
+        """The same with columns."""
+        with self._changed:
+            if self._columns is not None and self.flow.is_external:
+                self._columns.put_back(
+                    [part for part in rows.parts if self.flow.is_current(part.partition, epoch)]
+                )
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching these until `resume`, rebalances included."""
@@ -156,6 +211,8 @@ class PollThread:
             return
         self._stopping.set()
         self._thread.join()
+        if self._columns is not None:
+            self._columns.close()
         try:
             self._store_offsets()
             self._kafka.close()
@@ -178,6 +235,52 @@ class PollThread:
             raise BrokerError(failure.args[0], doing) from None
         except TimeoutError:
             raise WaitTimeoutError(f"{doing} took longer than {_COMMAND_S:.0f} s") from None
+
+    def _fetch_as(self, *, columns: bool) -> None:
+        if self.flow.is_external is columns or self._stopping.is_set():
+            return
+        if self._columns is None:
+            self._columns = self._make_fetcher()
+        self._on_thread(partial(self._switch, columns), "changing how records are fetched")
+
+    def _make_fetcher(self) -> "ColumnFetcher":
+        from penstock.client.column_fetcher import ColumnFetcher, fetch_source  # with the kernels
+
+        try:
+            link = link_settings({key: str(value) for key, value in self._settings.items()})
+            source = fetch_source(self._bootstrap, link, self._settings)
+        except (Refused, KeyError) as refusal:
+            raise ArgumentError(
+                f"columns cannot be fetched with these settings: {refusal}"
+            ) from None
+        fetcher = ColumnFetcher(source, self.flow, self._changed, self._fail)
+        fetcher.start()
+        return fetcher
+
+    def _switch(self, columns: bool) -> None:
+        """Continue at the first record of each partition that was not taken."""
+        assert self._columns is not None, "made before"
+        with self._changed:
+            assigned = sorted(self.flow.assigned)
+        placed = self._kafka.position(kafka_partitions(assigned)) if columns and assigned else ()
+        with self._changed:
+            self.flow.is_external = columns
+            if columns:
+                positions: dict[TopicPartition, Offset | None] = dict.fromkeys(assigned)
+                reached = {TopicPartition(one.topic, one.partition): one.offset for one in placed}
+                positions |= {one: Offset(at) for one, at in reached.items() if at >= 0}
+                positions |= self._sought
+                positions |= {partition_of(one): offset_of(one) for one in reversed(self._queue)}
+                self.flow.on_discarded(len(self._queue), size_bytes(self._queue))
+                self._queue.clear()
+                self._columns.assign({one: positions[one] for one in assigned})
+                continued = {}
+            else:
+                continued = self._columns.release()
+                self._sought |= continued
+        for (topic, partition), offset in continued.items():
+            self._kafka.seek(KafkaPartition(topic, partition, offset))
+        self._pause_and_resume()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -218,9 +321,9 @@ class PollThread:
         with self._changed:
             pause, resume = self.flow.changes()
         if pause:
-            self._kafka.pause(_kafka_partitions(pause))
+            self._kafka.pause(kafka_partitions(pause))
         if resume:
-            self._kafka.resume(_kafka_partitions(resume))
+            self._kafka.resume(kafka_partitions(resume))
 
     def _fetch(self) -> None:
         """Wait for one record, and take as many more as are ready and fit the queue."""
@@ -247,11 +350,14 @@ class PollThread:
                 self._report_unknown(message.topic() or "")
             else:
                 logger.debug("reading continues after: %s", error)
-        if not records:
+        if not records or self.flow.is_external:  # those before a switch: fetched again
             return
-        sizes = [_message_bytes(one) for one in records]
+        sizes = [message_bytes(one) for one in records]
         with self._changed:
             self._queue.extend(records)
+            if self._sought:
+                for one in records:
+                    self._sought.pop(partition_of(one), None)
             self.flow.on_fetched(len(records), sum(sizes))
             # Up immediately, down slowly: one large record says more than many small ones.
             self._largest_bytes = max(*sizes, self._largest_bytes * 3 // 4, 1)
@@ -283,7 +389,10 @@ class PollThread:
     def _assign(self, kafka: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
         self._was_assigned = True
         with self._changed:
-            self.flow.on_assigned(_own_partitions(partitions))
+            own = own_partitions(partitions)
+            self.flow.on_assigned(own)
+            if self._columns is not None and self.flow.is_external:
+                self._columns.assign(dict.fromkeys(own))
         if self._is_cooperative:
             kafka.incremental_assign(partitions)
         else:
@@ -292,7 +401,7 @@ class PollThread:
 
     def _revoke(self, kafka: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
         self._store_offsets()  # handled events are committed before the partitions are revoked
-        self._on_partitions_revoked(_own_partitions(partitions))
+        self._on_partitions_revoked(own_partitions(partitions))
         if self._is_cooperative:
             kafka.incremental_unassign(partitions)
         else:
@@ -305,76 +414,32 @@ class PollThread:
         with self._changed:
             self.flow.on_revoked(partitions)
             self._drop(set(partitions))
+            if self._columns is not None:
+                self._columns.revoke(partitions)
+            for partition in partitions:
+                self._sought.pop(partition, None)
         self._on_revoked(partitions)
 
     def _drop(self, partitions: set[TopicPartition]) -> None:
         dropped = [one for one in self._queue if partition_of(one) in partitions]
         if dropped:
             self._queue = deque(one for one in self._queue if partition_of(one) not in partitions)
-            self.flow.on_removed(len(dropped), _size_bytes(dropped), dropped=True)
+            self.flow.on_removed(len(dropped), size_bytes(dropped), dropped=True)
 
     def _seek(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         with self._changed:
             assigned = {one: offsets[one] for one in offsets if one in self.flow.assigned}
             self.flow.invalidate(assigned)
             self._drop(set(assigned))
+            if self._columns is not None and self.flow.is_external:
+                self._columns.drop(set(assigned))
+                self._columns.assign(assigned)
+                return
+            self._sought |= assigned
         for (topic, partition), offset in assigned.items():
             self._kafka.seek(KafkaPartition(topic, partition, offset))
-
-
-def partition_of(message: Message) -> TopicPartition:
-    """The partition of a record that was read."""
-    topic, partition = message.topic(), message.partition()
-    assert topic is not None, "a record that was read has a topic"
-    assert partition is not None, "and a partition"
-    return TopicPartition(topic, partition)
-
-
-def offset_of(message: Message) -> Offset:
-    """The offset of a record that was read."""
-    offset = message.offset()
-    assert offset is not None, "a record that was read has an offset"
-    return Offset(offset)
-
-
-def end_offsets(messages: Iterable[Message]) -> dict[TopicPartition, Offset]:
-    """The offset after the last of these records, by partition."""
-    last = {(one.topic(), one.partition()): one for one in messages}
-    return {partition_of(one): Offset(offset_of(one) + 1) for one in last.values()}
-
-
-def indexes_by_partition(messages: Iterable[Message]) -> dict[TopicPartition, list[int]]:
-    """The indexes of these records by partition, in order."""
-    indexes: dict[tuple[str | None, int | None], list[int]] = {}
-    for index, message in enumerate(messages):
-        key = message.topic(), message.partition()
-        if key in indexes:
-            indexes[key].append(index)
-        else:
-            indexes[key] = [index]
-    return {
-        TopicPartition(topic, partition): own
-        for (topic, partition), own in indexes.items()
-        if topic is not None and partition is not None
-    }
 
 
 def _is_cooperative(settings: Mapping[str, Any]) -> bool:
     strategy = str(settings.get("partition.assignment.strategy", ""))
     return "cooperative" in strategy or settings.get("group.protocol") == "consumer"
-
-
-def _own_partitions(partitions: Iterable[KafkaPartition]) -> list[TopicPartition]:
-    return [TopicPartition(one.topic, one.partition) for one in partitions]
-
-
-def _kafka_partitions(partitions: Iterable[TopicPartition]) -> list[KafkaPartition]:
-    return [KafkaPartition(topic, partition) for topic, partition in partitions]
-
-
-def _message_bytes(message: Message) -> int:
-    return len(message.value() or b"") + len(message.key() or b"") + RECORD_OVERHEAD_BYTES
-
-
-def _size_bytes(messages: Iterable[Message]) -> int:
-    return sum(map(_message_bytes, messages))

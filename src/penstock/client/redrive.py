@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from penstock.client.delivery import OutgoingRecord, RecordSender
 from penstock.client.event import RecordReader, SideDecodeError
 from penstock.client.kafka_errors import BrokerError, connect_client
-from penstock.client.poll_thread import offset_of, partition_of
+from penstock.client.kafka_messages import offset_of, partition_of
 from penstock.client.quarantine import (
     OriginalRecord,
     QuarantinedRecord,
