@@ -97,6 +97,9 @@ def test_columns_have_the_latest_schema_whatever_schema_wrote_them(
     assert (last.keys.to_pylist()[-1], last.partitions.to_pylist()[-1]) == (b"deleted", 0)
     assert last.timestamps.cast(pa.int64()).to_pylist()[-1] == 1_000
     assert "id, state, total" in repr(last)
+    rows = last.values.to_pylist()
+    assert last.to_polars().to_dicts() == rows
+    assert last.to_pandas()["state"].tolist() == [row["state"] for row in rows]
 
 
 def test_only_the_requested_columns_of_the_reader_schema_are_read(
