@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.figures import Figure, report
-from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
+from bench.peers import PeerUnavailableError, Server, apache_kafka, cost_of, make_topic, penstock
 from tests.support.apache_kafka import VERSION
 
 TOPICS = 2_000
@@ -22,7 +22,7 @@ def measure() -> Iterator[Figure]:
     ours = measure_server(penstock())
     try:
         theirs: dict[str, float] = measure_server(apache_kafka())
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         print(f"no peer to compare with: {reason}", file=sys.stderr)
         theirs = {}
     targets = {"create 2 000 topics": "<= 1.0"}

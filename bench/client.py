@@ -99,7 +99,7 @@ def send_peer(bootstrap: str, url: str) -> float:
             producer.produce(
                 "peer",
                 write(row, context),
-                on_delivery=lambda error, message: delivery_errors.append(error),
+                on_delivery=lambda error, _message: delivery_errors.append(error),
             )
             producer.poll(0)
         producer.flush()

@@ -127,7 +127,7 @@ def copy_synced(folder: Path, target: Path) -> float:
     started = time.perf_counter()
     for path in sorted(folder.glob("*.log")):
         shutil.copyfile(path, target)
-        with open(target, "rb+") as copy:
+        with target.open("rb+") as copy:
             os.fsync(copy.fileno())
     return time.perf_counter() - started
 

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import cast
 
 import uvloop
@@ -48,9 +49,9 @@ def run_load(
 
 def hold_to_one_core(pid: int) -> None:
     """Restrict all threads of a process to one core; later threads inherit this."""
-    for thread in os.listdir(f"/proc/{pid}/task"):
+    for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(int(thread), {SERVER_CORE})
+            os.sched_setaffinity(int(thread.name), {SERVER_CORE})
 
 
 def latency_limit_ms(floor_ms: float, limit_ms: float) -> float:
@@ -68,7 +69,7 @@ class FixedAnswers(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As asyncio calls it."""
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         """As asyncio calls it."""

@@ -14,12 +14,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from penstock.testing.embedded import EmbeddedBroker
-from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailableError
 
 __all__ = [
     "ApacheKafka",
     "Cost",
-    "PeerUnavailable",
+    "PeerUnavailableError",
     "Server",
     "apache_kafka",
     "both_servers",
@@ -71,7 +71,7 @@ def both_servers() -> Iterator[list[Server]]:
         servers = [stack.enter_context(penstock())]
         try:
             servers.append(stack.enter_context(apache_kafka()))
-        except PeerUnavailable as reason:
+        except PeerUnavailableError as reason:
             print(f"no peer to compare with: {reason}", file=sys.stderr)
         yield servers
 

@@ -179,7 +179,7 @@ def measure_fetch(running: RunningBroker, name: str, max_bytes: int) -> Figure:
 
     ours = best_us(work, count)
     view = log.read(log.start_offset, max_bytes=max_bytes).view
-    with open(log.segments[0].log.path, "rb", buffering=0) as file:
+    with Path(log.segments[0].log.path).open("rb", buffering=0) as file:
 
         def read_alone() -> None:
             for _ in range(count):

@@ -21,7 +21,7 @@ from bench.host import Round, calm, timed
 from bench.peers import cost_of
 from penstock.node.http_process import HttpOptions, command_line
 from penstock.testing.embedded import EmbeddedBroker
-from tests.support.apicurio import VERSION, Apicurio, PeerUnavailable
+from tests.support.apicurio import VERSION, Apicurio, PeerUnavailableError
 
 SCHEMAS = 200
 RATE = 2_000
@@ -50,7 +50,7 @@ def measure() -> Iterator[Figure]:
     try:
         with Apicurio() as apicurio:
             peer = measure_one(apicurio.url, apicurio.pid, PEER_WARM_UP_SECONDS)
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         note = f"no peer: {reason}"
     what = "GET /schemas/ids/{id}"
     yield Figure(

@@ -24,10 +24,10 @@ CONNECTIONS = 32
 class Question:
     """One request, and the length of its response with headers."""
 
-    def __init__(self, url: str, id: int) -> None:
+    def __init__(self, url: str, schema_id: int) -> None:
         parts = urlsplit(url)
         self.request = (
-            f"GET {parts.path}/schemas/ids/{id} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+            f"GET {parts.path}/schemas/ids/{schema_id} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
             "Accept: application/vnd.schemaregistry.v1+json, application/json\r\n"
             "User-Agent: bench\r\n\r\n"
         ).encode()
@@ -48,7 +48,7 @@ class Caller(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As asyncio calls it."""
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = cast("asyncio.Transport", transport)
 
     def ask(self, due_at_s: float) -> None:
         """Send one request that was due at the given time."""
@@ -74,7 +74,7 @@ async def learn(url: str, ids: Sequence[int]) -> list[Question]:
     """The requests, each sent twice: the second response is the one of the load."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-    questions = [Question(url, id) for id in ids]
+    questions = [Question(url, schema_id) for schema_id in ids]
     for question in [*questions, *questions]:
         writer.write(question.request)
         head = await reader.readuntil(b"\r\n\r\n")
@@ -143,7 +143,9 @@ def _answers(callers: list[Caller]) -> int:
 
 async def run(arguments: argparse.Namespace) -> dict[str, float]:
     """Run the load of the command line."""
-    questions = await learn(arguments.url, [int(id) for id in arguments.ids.split(",")])
+    questions = await learn(
+        arguments.url, [int(schema_id) for schema_id in arguments.ids.split(",")]
+    )
     times = (arguments.warm_up_seconds, arguments.seconds)
     if arguments.rate:
         return await load_steadily(arguments.url, questions, *times, arguments.rate)

@@ -114,16 +114,16 @@ def measure() -> Iterator[Figure]:
 class StoredSchema:
     """The registry of the client, without HTTP: the schema has the id that the peer gave it."""
 
-    def register(self, subject: str, body: Any, *, normalize: bool) -> dict[str, Any]:
+    def register(self, _subject: str, _body: Any, **_options: bool) -> dict[str, Any]:
         """The response of a registry; called once, then cached by the client."""
         return {"id": 1, "guid": str(UUID(int=1))}
 
 
-def single_serializer(type: SchemaType, schema: str, message: str | None = None) -> Serializer:
+def single_serializer(language: SchemaType, schema: str, message: str | None = None) -> Serializer:
     """Writes one event at a time, as a producer does, with the client's registry cache."""
     registry = Registry("http://127.0.0.1:9")
     vars(registry)["api"] = StoredSchema()  # all that is called of it
-    return Serializer(registry, "orders", Contract(schema, type=type, message=message))
+    return Serializer(registry, "orders", Contract(schema, type=language, message=message))
 
 
 def best(ours: Callable[[], int], theirs: Callable[[], int]) -> tuple[float, float]:
@@ -211,7 +211,7 @@ class Ours:
     def write_batch(self) -> int:
         return self._checked(*self._encoder.encode(self._batch, self._prefix))
 
-    def _checked(self, buffer: Any, offsets: Any, errors: Any) -> int:
+    def _checked(self, buffer: Any, _offsets: Any, errors: Any) -> int:
         assert not errors.any()
         assert buffer.tobytes() == self._buffer or len(errors) < EVENTS, "the peer's own bytes"
         return len(errors)

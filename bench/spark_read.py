@@ -51,7 +51,7 @@ from penstock.spark import session
 from penstock.spark.planning import StreamPosition
 from penstock.spark.source import read_schema, stream_reader
 from penstock.testing.embedded import EmbeddedRegistry
-from tests.support.spark_jars import PeerUnavailable, spark_jars
+from tests.support.spark_jars import PeerUnavailableError, spark_jars
 
 ORDERS = int(os.environ.get("ORDERS", "4000000"))
 DISTINCT = 20_000  # then the same again
@@ -103,7 +103,7 @@ def measure() -> Iterator[Figure]:
     )
     try:
         jars, missing = spark_jars(), ""
-    except PeerUnavailable as why:
+    except PeerUnavailableError as why:
         jars, missing = "", f"no peer: {why}"
     with penstock() as broker, EmbeddedRegistry(broker.bootstrap) as registry:
         world = World(broker.bootstrap, registry.url)
@@ -421,7 +421,7 @@ class Paths:
         """Read the stream to its end, and sum up each micro-batch."""
         counts: list[int] = []
 
-        def sum_up(batch: DataFrame, number: int) -> None:
+        def sum_up(batch: DataFrame, _number: int) -> None:
             counts.append(batch.agg(F.count("total"), F.sum("total")).collect()[0][0])
 
         folder = tempfile.mkdtemp(prefix="bench-checkpoint-")

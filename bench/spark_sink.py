@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.figures import Figure, report
 from bench.memory import SettledMemory
 from bench.peers import (
-    PeerUnavailable,
+    PeerUnavailableError,
     Server,
     apache_kafka,
     delete_topic,
@@ -57,7 +57,7 @@ def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         try:
             jars = spark_jars()
-        except PeerUnavailable:
+        except PeerUnavailableError:
             jars = ""
         spark = session(
             "bench",
@@ -76,7 +76,7 @@ def measure() -> Iterator[Figure]:
                 for name, server in (("Penstock", penstock), ("Apache Kafka", apache_kafka)):
                     try:
                         yield from bench.against(name, server)
-                    except PeerUnavailable:
+                    except PeerUnavailableError:
                         continue
         finally:
             spark.stop()

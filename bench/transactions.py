@@ -16,7 +16,7 @@ from typing import Final
 from confluent_kafka import Producer
 
 from bench.figures import Figure, report
-from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
+from bench.peers import PeerUnavailableError, Server, apache_kafka, cost_of, make_topic, penstock
 from tests.support.apache_kafka import VERSION, fetch_libraries
 
 TOPIC: Final = "transactions"
@@ -58,7 +58,7 @@ def measure() -> Iterator[Figure]:
     ours = measure_server(penstock())
     try:
         theirs = measure_server(apache_kafka())
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         for load in LOADS:
             rate = ours[load.name].per_second
             yield Figure(load.name, rate, None, "transactions/s", note=str(reason))

@@ -81,7 +81,8 @@ FORBIDDEN_WORDS = set(
     )
 )
 FORBIDDEN_PHRASES = re.compile(
-    r"\b(?:for\s+ever|good\s+order|of\s+its\s+own\s+accord|so\s+often|stands\s+still)\b", re.I
+    r"\b(?:for\s+ever|good\s+order|of\s+its\s+own\s+accord|so\s+often|stands\s+still)\b",
+    re.IGNORECASE,
 )
 PART_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 NOT_PLAIN_YET = {

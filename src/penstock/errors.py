@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 __all__ = ["ErrorCode", "Malformed", "Refused"]
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 - the name of a kind of failure
     """A valid request that is declined."""
 
     __cause__: BaseException | None
@@ -35,7 +35,7 @@ class Refused(Exception):
         return self.with_traceback(None)
 
 
-class Malformed(Exception):
+class Malformed(Exception):  # noqa: N818 - as above
     """Bytes that are not valid: why, and at which position."""
 
     def __init__(self, reason: str, position: int) -> None:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 import uvloop
 
 from penstock.broker.handler import result_of
-from penstock.broker.quotas import QuotaEntity, Rates
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
 from penstock.errors import Refused
 from penstock.node import run_broker as node
 from penstock.node.run_broker import open_folder
 from penstock.node.settings import NodeSettings, node_settings
 from tests.support.wire import Wire, batch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.broker.quotas import QuotaEntity, Rates
 
 ResultT = TypeVar("ResultT")
 

@@ -10,13 +10,14 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from tests.support.socketless import SocketlessConnection
 from tests.support.wire import frame
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from tests.broker.conftest import RunningBroker
     from tests.support.wire import Wire
 

@@ -9,13 +9,14 @@ import resource
 import socket
 import struct
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.broker.conftest import RunningBroker, StartBroker
     from tests.support.wire import Wire
 

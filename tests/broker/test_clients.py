@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import aiokafka
@@ -12,6 +11,8 @@ import kafka
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.broker.conftest import RunningBroker
 
 Written = list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]

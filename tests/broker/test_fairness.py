@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +18,8 @@ from penstock.protocol.records import build_batch
 from tests.support.wire import frame
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tests.broker.conftest import RunningBroker
 
 CLIENTS = Path(__file__).with_name("pipelining_clients.py")

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_what_a_failed_sync_may_have_lost_is_never_acknowledged(
     sync = os.fsync
 
     def refuse(descriptor: int) -> None:
-        if "/safe-0/" in os.readlink(f"/proc/self/fd/{descriptor}"):
+        if "/safe-0/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
             raise OSError(errno.EIO, "bad sector")
         sync(descriptor)
 
@@ -116,7 +117,7 @@ def test_what_the_controller_replies_is_on_disk(
 
     def note(descriptor: int) -> None:
         sync(descriptor)
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
 
     monkeypatch.setattr(os, "fsync", note)
     assert _create(wire, "t") == ErrorCode.none
@@ -129,7 +130,7 @@ def test_a_change_of_the_cluster_that_may_be_lost_is_refused_at_once(
     sync = os.fsync
 
     def refuse(descriptor: int) -> None:
-        if "/__cluster_metadata-0/" in os.readlink(f"/proc/self/fd/{descriptor}"):
+        if "/__cluster_metadata-0/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
             raise OSError(errno.EIO, "bad sector")
         sync(descriptor)
 

@@ -11,7 +11,6 @@ import logging
 import random
 import socket
 import struct
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -25,6 +24,8 @@ from penstock.protocol.kio_schema import EntityType, shapes_of
 from tests.support.kio_messages import encode, fill
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.broker.conftest import RunningBroker
 
 FRAMES_PER_CONNECTION = 2

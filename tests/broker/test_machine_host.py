@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pytest
 import uvloop
@@ -30,6 +29,9 @@ from penstock.model import (
 )
 from penstock.protocol.control_records import Marker, build_marker, read_marker
 from tests.support.led_partition import NODE, lead, open_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
 
 ResultT = TypeVar("ResultT")
 
@@ -362,7 +364,7 @@ def test_what_is_above_the_high_watermark_is_loaded_and_replies_wait_for_it(tmp_
 
 
 def change(path: str, position: int, content: bytes) -> None:
-    with open(path, "r+b") as file:
+    with Path(path).open("r+b") as file:
         file.seek(position)
         file.write(content)
 

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +28,8 @@ from penstock.protocol.compression import Codec, compress
 from penstock.protocol.records import build_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.broker.conftest import RunningBroker
     from tests.support.wire import Wire
 

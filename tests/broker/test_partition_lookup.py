@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode
 from penstock.model import LeaderEpoch, NodeId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.broker.partition import Partition
     from tests.broker.conftest import RunningBroker
     from tests.support.wire import Wire
 

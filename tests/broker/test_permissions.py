@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +23,9 @@ from penstock.broker.permissions import (
 from penstock.protocol.api import Api, request_schema
 from penstock.protocol.kio_schema import shapes_of
 from tests.support.kio_messages import encode, fill_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 every_row = pytest.mark.parametrize("row", API_TABLE.rows, ids=lambda row: row.api.name.lower())
 NEEDS_NOTHING = {

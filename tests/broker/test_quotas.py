@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ import pytest
 from penstock.broker.quotas import DEFAULT, QuotaEntity, QuotaKind, Quotas, Rates
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.broker.conftest import RunningBroker
     from tests.support.wire import Wire
 

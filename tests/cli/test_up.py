@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import build
 from penstock.testing.embedded import EmbeddedBroker
-from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailableError
 
 PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
 SCHEMA = {"schema": '{"type": "fixed", "name": "F", "size": 4}'}
@@ -114,7 +114,7 @@ def test_up_on_an_existing_cluster_starts_no_broker_and_stores_schemas_there() -
 def test_up_on_apache_kafka_starts_no_broker_and_stores_schemas_there() -> None:
     try:
         server = ApacheKafka(heap="512m")
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         pytest.skip(str(reason))
     with server:
         check_on(server.bootstrap)

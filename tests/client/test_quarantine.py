@@ -40,7 +40,7 @@ from penstock.schemas.readers import Reader
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ArgumentError, Reason
 from penstock.serde.frame import SchemaId, Side, write_prefix
-from tests.support.apache_kafka import PeerUnavailable
+from tests.support.apache_kafka import PeerUnavailableError
 from tests.support.guarded_kafka import guarded_kafka
 
 MakeTopic = Callable[..., str]
@@ -365,7 +365,7 @@ def test_quarantine_is_created_and_written_with_the_consumers_login(
             with Consumer(there, put, "look", settings=login) as consumer:
                 (event,) = consumer.events(idle_s=3)
             assert event.value == b"unreadable"
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         pytest.skip(str(reason))
 
 

@@ -7,12 +7,14 @@ Told by one JSON argument; tells on standard output, a line each: `batch N` when
 import json
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
 from penstock.spark import WriteRequest, batch_transaction, exactly_once, session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def main(told: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import Isolation, end_offsets, partitions_of
 from penstock.model import Offset, TopicPartition
 from penstock.testing.embedded import EmbeddedBroker
-from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailableError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -261,7 +261,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker | ApacheKa
         return
     try:
         kafka = ApacheKafka(heap="512m")
-    except PeerUnavailable as missing:
+    except PeerUnavailableError as missing:
         pytest.skip(str(missing))
     with kafka:
         yield kafka

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache_kafka import PeerUnavailable, fetch_libraries
+from tests.support.apache_kafka import PeerUnavailableError, fetch_libraries
 
 
 @pytest.fixture(scope="session")
@@ -12,5 +12,5 @@ def kafka_libs() -> Path:
     """The folder with Apache Kafka's jars."""
     try:
         return fetch_libraries()
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         pytest.skip(str(reason))

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.apache_kafka import PeerUnavailable
+from tests.support.apache_kafka import PeerUnavailableError
 from tests.support.guarded_kafka import Guarded, guarded_kafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(300)]
@@ -21,7 +21,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     try:
         with guarded_kafka(tmp_path_factory.mktemp("guarded")) as peer:
             yield peer
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         pytest.skip(str(reason))
 
 

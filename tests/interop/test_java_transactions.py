@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -15,6 +15,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from penstock.testing.embedded import EmbeddedBroker
 from tests.support.apache_kafka import java_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 JAVA = Path(__file__).parent / "java"
 PARTITIONS = 3

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailableError
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 1500
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(SECONDS
 def kafka() -> Iterator[str]:
     try:
         server = ApacheKafka(heap="768m")
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         pytest.skip(str(reason))
     with server:
         yield server.bootstrap

@@ -21,7 +21,7 @@ from penstock.protocol.messages.topics import (
 )
 from penstock.protocol.records import build_batch
 from penstock.testing.embedded import EmbeddedBroker
-from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailableError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKaf
     folder: Path = tmp_path_factory.mktemp("apache-kafka")
     try:
         peer = ApacheKafka(heap="512m", folder=folder)
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         pytest.skip(str(reason))
     with peer as running:
         yield running

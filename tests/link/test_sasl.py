@@ -23,7 +23,7 @@ from penstock.protocol.api import Api
 from penstock.protocol.messages.metadata import METADATA, MetadataRequest
 from penstock.protocol.messages.topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.protocol.records import build_batch
-from tests.support.apache_kafka import PeerUnavailable
+from tests.support.apache_kafka import PeerUnavailableError
 from tests.support.guarded_kafka import Guarded, guarded_kafka, make_certificate
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         with guarded_kafka(tmp_path_factory.mktemp("guarded")) as peer:
             create_topic(peer.open_door, "guarded")
             yield peer
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         pytest.skip(str(reason))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ErrorCode
-from penstock.node.supervisor import CannotStart
+from penstock.node.supervisor import CannotStartError
 from penstock.testing.embedded import EmbeddedBroker
 from tests.support.wire import Wire, batch
 
@@ -63,7 +63,7 @@ def test_a_broker_without_its_metadata_log_does_not_start_an_empty_cluster(
         else:
             path.unlink()
     for _ in range(2):
-        with pytest.raises(CannotStart, match="restore it from a copy"):
+        with pytest.raises(CannotStartError, match="restore it from a copy"):
             broker.start()
     shutil.rmtree(tmp_path / "__cluster_metadata-0", ignore_errors=True)
     (tmp_path / "copy").rename(tmp_path / "__cluster_metadata-0")
@@ -78,7 +78,7 @@ def test_a_partition_that_lost_its_files_is_offline_and_gives_no_offset_twice(
 ) -> None:
     broker.halt()
     aside = tmp_path / "aside"
-    lost = sorted(tmp_path.glob(what))[-1]  # the folder, or the active segment
+    lost = max(tmp_path.glob(what))  # the folder, or the active segment
     lost.rename(aside)
     capfd.readouterr()
     broker.start()

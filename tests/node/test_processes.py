@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
 )
 
 from penstock.node.broker_process import BrokerOptions, command_line
-from penstock.node.supervisor import BrokerProcess, CannotStart
+from penstock.node.supervisor import BrokerProcess, CannotStartError
 from penstock.testing.embedded import EmbeddedBroker
 
 UP = [sys.executable, "-m", "penstock.cli.main", "up", "--kafka-port", "0", "--json", "--no-http"]
@@ -124,7 +124,7 @@ def test_up_says_that_its_broker_died_and_removes_what_is_ephemeral() -> None:
     process, told = start_up("--ephemeral")
     os.kill(children_of(process)[0], signal.SIGKILL)
     _, errors = process.communicate(timeout=30)
-    assert (process.returncode, b"the broker died" in errors) == (1, True)
+    assert (process.returncode, b"the broker ended" in errors) == (1, True)
     assert not Path(told["dir"]).exists()
 
 
@@ -150,7 +150,7 @@ def test_a_port_that_is_taken_is_said_and_the_folder_stays_clean(tmp_path: Path)
         assert produced(broker.bootstrap)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         options = BrokerOptions(folder=str(tmp_path), kafka_port=taken.getsockname()[1])
-        with pytest.raises(CannotStart, match="is in use: stop who has it"):
+        with pytest.raises(CannotStartError, match="is in use: stop who has it"):
             BrokerProcess(options).wait_ready()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
@@ -159,21 +159,21 @@ def test_the_port_that_is_taken_is_the_one_of_the_properties(tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-        with pytest.raises(CannotStart, match=f"port {port} is in use"):
+        with pytest.raises(CannotStartError, match=f"port {port} is in use"):
             BrokerProcess(BrokerOptions(folder=str(tmp_path), settings=listeners)).wait_ready()
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
 def test_an_address_that_is_not_ours_is_said(tmp_path: Path, host: str) -> None:
     options = BrokerOptions(folder=str(tmp_path), kafka_port=9092, host=host, insecure=True)
-    with pytest.raises(CannotStart, match=f"cannot listen on {host}:9092: .*another --host"):
+    with pytest.raises(CannotStartError, match=f"cannot listen on {host}:9092: .*another --host"):
         BrokerProcess(options).wait_ready()
 
 
 def test_a_file_in_the_place_of_the_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     options = BrokerOptions(folder=str(tmp_path / "file"), kafka_port=0)
-    with pytest.raises(CannotStart, match="a file is where a folder should be"):
+    with pytest.raises(CannotStartError, match="a file is where a folder should be"):
         BrokerProcess(options).wait_ready()
 
 
@@ -187,7 +187,7 @@ def test_python_without_its_checks_is_refused(tmp_path: Path) -> None:
 
 def test_a_setting_that_cannot_be_is_said(tmp_path: Path) -> None:
     options = BrokerOptions(folder=str(tmp_path), kafka_port=0, settings={"num.partitions": "x"})
-    with pytest.raises(CannotStart, match=r"num\.partitions"):
+    with pytest.raises(CannotStartError, match=r"num\.partitions"):
         BrokerProcess(options).wait_ready()
 
 
@@ -311,7 +311,7 @@ def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path):
         pass
     other = BrokerOptions(folder=str(tmp_path), kafka_port=0, settings={"node.id": "2"})
-    with pytest.raises(CannotStart, match="belongs to node 1"):
+    with pytest.raises(CannotStartError, match="belongs to node 1"):
         BrokerProcess(other).wait_ready()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 

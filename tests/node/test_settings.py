@@ -10,7 +10,7 @@ from penstock.model import NodeId
 from penstock.node.http_process import HttpOptions
 from penstock.node.settings import (
     QUICK,
-    BadSettings,
+    InvalidSettingsError,
     NodeSettings,
     broker_view,
     controller_view,
@@ -89,7 +89,7 @@ def test_a_file_with_settings_that_do_not_exist_is_refused_with_all_of_them(
 ) -> None:
     file = tmp_path / "server.properties"
     file.write_text(KAFKAS_OWN)
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettingsError) as refused:
         node_settings(folder=tmp_path, properties=file)
     said = str(refused.value)
     assert said.startswith("server.properties: there is no setting process.roles, ")
@@ -106,10 +106,10 @@ def test_a_setting_that_does_not_exist_is_refused_alike_in_a_file_and_alone(tmp_
     file = tmp_path / "broker.properties"
     file.write_text("num.partitionz=3\n")
     with pytest.raises(
-        BadSettings, match=r"no setting num\.partitionz here\. Remove it"
+        InvalidSettingsError, match=r"no setting num\.partitionz here\. Remove it"
     ) as in_file:
         node_settings(folder=tmp_path, properties=file)
-    with pytest.raises(BadSettings) as alone:
+    with pytest.raises(InvalidSettingsError) as alone:
         node_settings(folder=tmp_path, given={"num.partitionz": "3"})
     assert str(in_file.value) == f"broker.properties: {alone.value}"
 
@@ -118,10 +118,10 @@ def test_a_setting_that_does_not_exist_is_refused_alike_in_a_file_and_alone(tmp_
 def test_listening_beyond_this_machine_without_logins_must_be_asked_for(
     host: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(BadSettings, match="add --insecure"):
+    with pytest.raises(InvalidSettingsError, match="add --insecure"):
         node_settings(folder=tmp_path, host=host, advertised="here")
     listeners = {"listeners": f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:9092"}
-    with pytest.raises(BadSettings, match="add --insecure"):
+    with pytest.raises(InvalidSettingsError, match="add --insecure"):
         node_settings(folder=tmp_path, given=listeners, advertised="here")
     settings = node_settings(folder=tmp_path, host=host, advertised="here", insecure=True)
     assert settings.host == host
@@ -134,9 +134,9 @@ def test_listening_on_this_machine_alone_needs_no_leave(host: str, tmp_path: Pat
 
 def test_an_address_that_clients_cannot_connect_to_is_refused(tmp_path: Path) -> None:
     for advertised in (None, "0.0.0.0", "[::]"):
-        with pytest.raises(BadSettings, match="add --advertise"):
+        with pytest.raises(InvalidSettingsError, match="add --advertise"):
             node_settings(folder=tmp_path, host="0.0.0.0", advertised=advertised, insecure=True)
-    with pytest.raises(BadSettings, match="add --advertise"):
+    with pytest.raises(InvalidSettingsError, match="add --advertise"):
         node_settings(folder=tmp_path, given={"listeners": "PLAINTEXT://:9092"}, insecure=True)
 
 
@@ -149,7 +149,7 @@ def test_clients_are_shown_what_is_advertised(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings, match="no address"):
+    with pytest.raises(InvalidSettingsError, match="no address"):
         node_settings(folder=tmp_path, advertised="here:port")
 
 
@@ -166,20 +166,20 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_opened(given: dict[str, str], said: str) -> None:
-    with pytest.raises(BadSettings, match=said):
+    with pytest.raises(InvalidSettingsError, match=said):
         node_settings(given=given)
 
 
 def test_a_port_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings, match="70000"):
+    with pytest.raises(InvalidSettingsError, match="70000"):
         node_settings(folder=tmp_path, kafka_port=70_000)
 
 
 def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings, match="cannot be read"):
+    with pytest.raises(InvalidSettingsError, match="cannot be read"):
         node_settings(properties=tmp_path / "nope")
     (tmp_path / "binary").write_bytes(b"\xff\xfe=1\n")
-    with pytest.raises(BadSettings, match="is no properties file"):
+    with pytest.raises(InvalidSettingsError, match="is not in UTF-8"):
         node_settings(properties=tmp_path / "binary")
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -48,6 +47,9 @@ from penstock.protocol.messages.produce import (
     RecordError,
 )
 from penstock.protocol.messages.quorum import SnapshotId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def by_schema(message: Message[Any, Any]) -> Message[Any, Any]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +23,9 @@ from penstock.protocol.messages.metadata import METADATA, MetadataResponse, Meta
 from penstock.protocol.messages.table import MESSAGES
 from penstock.protocol.varint import unsigned_varint
 from tests.support.kio_messages import any_message, encode, fill_request, fill_response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 Row = Message[Any, Any]
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from penstock.node.http_process import HttpOptions
-from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailableError
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(300)]
 def kafka() -> Iterator[str]:
     try:
         server = ApacheKafka(heap="512m")
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         pytest.skip(str(reason))
     with server:
         yield server.bootstrap

@@ -97,9 +97,9 @@ def test_a_bad_subject_is_declined(http: httpx.Client, name: str) -> None:
     assert http.delete(f"/subjects/{name}").json()["error_code"] == 42208
 
 
-@pytest.mark.parametrize("id", ["x", "1.5", "99999999999999999999", "-1"])
-def test_a_bad_id_is_not_found(http: httpx.Client, id: str) -> None:
-    assert http.get(f"/schemas/ids/{id}").status_code == 404
+@pytest.mark.parametrize("schema_id", ["x", "1.5", "99999999999999999999", "-1"])
+def test_a_bad_id_is_not_found(http: httpx.Client, schema_id: str) -> None:
+    assert http.get(f"/schemas/ids/{schema_id}").status_code == 404
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"mode": []}', b'{"compatibility": {}}'])

@@ -65,11 +65,11 @@ def test_a_schema_is_registered_listed_shown_and_deleted(
 def test_usage_tells_who_reads_a_version_and_what_speaks_against_deleting_it(
     run: Any, write: Any, subject: str, record: Record, node: Any
 ) -> None:
-    id = json.loads(run("register", subject, write(record("a:int")), "--json").stdout)["id"]
+    schema_id = json.loads(run("register", subject, write(record("a:int")), "--json").stdout)["id"]
     headers = {"penstock-client": "fraud-scorer", "penstock-role": "consumer"}
-    httpx.get(f"{node.url}/schemas/ids/{id}", headers=headers).raise_for_status()
+    httpx.get(f"{node.url}/schemas/ids/{schema_id}", headers=headers).raise_for_status()
     told = run("usage", subject).stdout
-    assert f"{subject} version 1 (id {id}): in use: keep it" in told
+    assert f"{subject} version 1 (id {schema_id}): in use: keep it" in told
     assert "it is the latest version" in told
     assert "fraud-scorer" in told
     assert "LAST SEEN" in told

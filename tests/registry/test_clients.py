@@ -54,17 +54,20 @@ def test_the_whole_client(
     client: SchemaRegistryClient, node: Any, subject: str, record: Record
 ) -> None:
     first = Schema(record("a:int"), "AVRO")
-    id = client.register_schema(subject, first)
+    schema_id = client.register_schema(subject, first)
     with SchemaRegistryClient({"url": node.url}) as another:  # without what the first remembers
-        assert another.register_schema(subject, first) == id
+        assert another.register_schema(subject, first) == schema_id
         guid = another.lookup_schema(subject, first).guid
-    assert client.get_schema(id).schema_str == (
+    assert client.get_schema(schema_id).schema_str == (
         '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
     )
     found = client.lookup_schema(subject, first)
-    assert (found.subject, found.schema_id, found.version) == (subject, id, 1)
+    assert (found.subject, found.schema_id, found.version) == (subject, schema_id, 1)
     with SchemaRegistryClient({"url": node.url}) as another:
-        assert another.get_schema_by_guid(str(guid)).schema_str == client.get_schema(id).schema_str
+        assert (
+            another.get_schema_by_guid(str(guid)).schema_str
+            == client.get_schema(schema_id).schema_str
+        )
     assert subject in client.get_subjects()
     second = Schema(record("a:int", "b:int=1"), "AVRO")
     assert client.test_compatibility(subject, second)
@@ -152,8 +155,8 @@ def test_references_by_the_client(
     base = f"{subject}/base"
     client.register_schema(base, Schema(record("x:int", name="Base"), "AVRO"))
     outer = Schema(record("b:Base", name="Outer"), "AVRO", [SchemaReference("Base", base, 1)])
-    id = client.register_schema(subject, outer)
-    found = client.get_schema(id)
+    schema_id = client.register_schema(subject, outer)
+    found = client.get_schema(schema_id)
     assert [(one.name, one.subject, one.version) for one in found.references or ()] == [
         ("Base", base, 1)
     ]
@@ -182,8 +185,8 @@ def test_fifty_clients_at_once_end_as_a_serial_run_would(
 
     with ThreadPoolExecutor(50) as pool:
         results = [row for rows in pool.map(work, range(50)) for row in rows]
-    ids = {subject: id for subject, id, _ in results}
+    ids = {subject: schema_id for subject, schema_id, _ in results}
     assert {version for _, _, version in results} == {1}
-    assert all(ids[subject] == id for subject, id, _ in results)
+    assert all(ids[subject] == schema_id for subject, schema_id, _ in results)
     assert sorted(ids.values()) == list(range(1, 52))
     node.end()

@@ -50,10 +50,10 @@ class Caller:
 
 async def use_versions(call: Caller, subject: str, record: Record) -> None:
     first, second = Schema(record("a:int"), "AVRO"), Schema(record("a:int", "b:int=1"), "AVRO")
-    id = await call("register_schema", subject, first)
-    assert (await call("get_schema", id)).schema_type == "AVRO"
+    schema_id = await call("register_schema", subject, first)
+    assert (await call("get_schema", schema_id)).schema_type == "AVRO"
     found = await call("lookup_schema", subject, first)
-    assert (found.subject, found.schema_id, found.version) == (subject, id, 1)
+    assert (found.subject, found.schema_id, found.version) == (subject, schema_id, 1)
     assert (await call("get_schema_by_guid", found.guid)).schema_str
     assert await call("test_compatibility", subject, second)
     assert await call("test_compatibility_all_versions", subject, second)
@@ -69,8 +69,8 @@ async def use_versions(call: Caller, subject: str, record: Record) -> None:
     assert (await call("get_latest_with_metadata", subject, {"owner": "till"})).version == 2
     assert await call("get_versions", subject) == [1, 2]
     assert subject in await call("get_subjects")
-    assert subject in await call("get_subjects_by_schema_id", id)
-    places = await call("get_schema_versions", id)
+    assert subject in await call("get_subjects_by_schema_id", schema_id)
+    places = await call("get_schema_versions", schema_id)
     assert (subject, 1) in {(one.subject, one.version) for one in places}
     assert set(await call("get_schema_types")) == {"AVRO", "JSON", "PROTOBUF"}
     assert "." in await call("get_contexts")
@@ -78,8 +78,8 @@ async def use_versions(call: Caller, subject: str, record: Record) -> None:
 
 async def use_references(call: Caller, subject: str, record: Record) -> None:
     outer = Schema(record("r:R", name="Outer"), "AVRO", [SchemaReference("R", subject, 1)])
-    id = await call("register_schema", f"{subject}/outer", outer)
-    assert await call("get_referenced_by", subject, 1) == [id]
+    schema_id = await call("register_schema", f"{subject}/outer", outer)
+    assert await call("get_referenced_by", subject, 1) == [schema_id]
     await call("delete_subject", f"{subject}/outer")
     assert await call("delete_subject", f"{subject}/outer", permanent=True) == [1]
 

@@ -26,31 +26,33 @@ def test_a_schema_is_registered_and_found_every_way(
     http: httpx.Client, subject: str, record: Record
 ) -> None:
     made = register(http, subject, record("a:int"))
-    id, guid = made["id"], made["guid"]
+    schema_id, guid = made["id"], made["guid"]
     assert set(made) == {"id", "version", "guid", "schemaType"}
     canonical = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
     whole = http.get(f"/subjects/{subject}/versions/latest").json()
-    assert (whole["subject"], whole["version"], whole["id"]) == (subject, 1, id)
+    assert (whole["subject"], whole["version"], whole["id"]) == (subject, 1, schema_id)
     assert whole["schemaType"] == "AVRO"
     assert http.get(f"/subjects/{subject}/versions/1").json() == whole
     assert http.get(f"/subjects/{subject}/versions/-1").json() == whole
     assert http.get(f"/subjects/{subject}/versions/LATEST").json() == whole
     assert http.get(f"/subjects/{subject}/versions/1/schema").text == canonical
-    assert http.get(f"/schemas/ids/{id}").json()["schema"] == canonical
-    assert http.get(f"/schemas/ids/{id}/schema").text == canonical
-    named = http.get(f"/schemas/ids/{id}", params={"subject": subject}).json()
+    assert http.get(f"/schemas/ids/{schema_id}").json()["schema"] == canonical
+    assert http.get(f"/schemas/ids/{schema_id}/schema").text == canonical
+    named = http.get(f"/schemas/ids/{schema_id}", params={"subject": subject}).json()
     assert (named["subject"], named["version"]) == (subject, 1)
-    assert subject in http.get(f"/schemas/ids/{id}/subjects").json()
-    assert {"subject": subject, "version": 1} in http.get(f"/schemas/ids/{id}/versions").json()
+    assert subject in http.get(f"/schemas/ids/{schema_id}/subjects").json()
+    assert {"subject": subject, "version": 1} in http.get(
+        f"/schemas/ids/{schema_id}/versions"
+    ).json()
     assert http.get(f"/schemas/guids/{guid}").json()["schema"] == canonical
-    assert {"context": ".", "id": id} in http.get(f"/schemas/guids/{guid}/ids").json()
+    assert {"context": ".", "id": schema_id} in http.get(f"/schemas/guids/{guid}/ids").json()
     assert http.post(f"/subjects/{subject}", json={"schema": record("a:int")}).json() == whole
-    assert http.get(f"/schemas/ids/{id}?fetchMaxId=True").json()["maxId"] >= id
+    assert http.get(f"/schemas/ids/{schema_id}?fetchMaxId=True").json()["maxId"] >= schema_id
 
 
 def test_answers_have_the_type_that_was_asked_for(http: httpx.Client, subject: str) -> None:
-    id = register(http, subject, '"string"')["id"]
-    for path in (f"/schemas/ids/{id}", "/subjects"):
+    schema_id = register(http, subject, '"string"')["id"]
+    for path in (f"/schemas/ids/{schema_id}", "/subjects"):
         for accept, given in (
             ("*/*", MEDIA),
             ("application/json", "application/json"),
@@ -137,17 +139,17 @@ def test_what_is_not_there_is_said_in_confluents_words(http: httpx.Client, subje
 
 
 def test_a_deletion_goes_softly_first(http: httpx.Client, subject: str) -> None:
-    id = register(http, subject, '{"type":"fixed","name":"F","size":3}')["id"]
+    schema_id = register(http, subject, '{"type":"fixed","name":"F","size":3}')["id"]
     assert http.delete(f"/subjects/{subject}/versions/latest").json() == 1
     assert code(http.get(f"/subjects/{subject}/versions/1")) == (404, 40401)
     assert http.get(f"/subjects/{subject}/versions/1?deleted=true").json()["deleted"] is True
-    assert http.get(f"/schemas/ids/{id}").is_success
-    assert code(http.get(f"/schemas/ids/{id}/subjects")) == (404, 40403)
-    assert http.get(f"/schemas/ids/{id}/subjects?deleted=true").json() == [subject]
+    assert http.get(f"/schemas/ids/{schema_id}").is_success
+    assert code(http.get(f"/schemas/ids/{schema_id}/subjects")) == (404, 40403)
+    assert http.get(f"/schemas/ids/{schema_id}/subjects?deleted=true").json() == [subject]
     asked = {"deletedAsNegative": "true"}
     assert http.get(f"/subjects/{subject}/versions", params=asked).json() == [-1]
     assert http.delete(f"/subjects/{subject}?permanent=true").json() == [1]
-    assert code(http.get(f"/schemas/ids/{id}")) == (404, 40403)
+    assert code(http.get(f"/schemas/ids/{schema_id}")) == (404, 40403)
 
 
 def test_an_incompatible_schema_is_refused_with_reasons(
@@ -349,10 +351,10 @@ def test_who_uses_a_schema_is_told(http: httpx.Client, subject: str) -> None:
     schema = '{"type":"fixed","name":"Used","size":9}'
     writer = {"penstock-client": "checkout"}
     made = http.post(f"/subjects/{subject}/versions", json={"schema": schema}, headers=writer)
-    id = made.json()["id"]
+    schema_id = made.json()["id"]
     for name in ("audit", "audit", "till; role=producer"):
-        http.get(f"/schemas/ids/{id}", headers={"penstock-client": name})
-    http.get(f"/schemas/ids/{id}?format=resolved", headers={"user-agent": "old-client/1"})
+        http.get(f"/schemas/ids/{schema_id}", headers={"penstock-client": name})
+    http.get(f"/schemas/ids/{schema_id}?format=resolved", headers={"user-agent": "old-client/1"})
     told = complete_usage(http, subject)
     uses = [(one["client"], one["role"], one["count"]) for one in told["uses"]]
     assert sorted(uses) == [  # they come by time, and these are of one moment
@@ -361,7 +363,7 @@ def test_who_uses_a_schema_is_told(http: httpx.Client, subject: str) -> None:
         ("old-client/1", "consumer", 1),
         ("till", "producer", 1),
     ]
-    assert {(one["id"], one["version"]) for one in told["uses"]} == {(id, 1)}
+    assert {(one["id"], one["version"]) for one in told["uses"]} == {(schema_id, 1)}
     assert told["unusedVersions"] == []
     assert told["complete"] is True
     http.post(f"/subjects/{subject}-2/versions", json={"schema": '"long"'})

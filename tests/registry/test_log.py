@@ -126,7 +126,7 @@ def test_a_softly_deleted_schema_is_found_by_id_after_compaction_and_restart(
     node = start_node(topic)
     with httpx.Client(base_url=node.url, timeout=30) as http:
         assert http.get("/subjects").json() == []
-        assert [http.get(f"/schemas/ids/{id}").json()["schema"] for id in (1, 2)] == [
+        assert [http.get(f"/schemas/ids/{schema_id}").json()["schema"] for schema_id in (1, 2)] == [
             '"int"',
             '"long"',
         ]
@@ -134,9 +134,9 @@ def test_a_softly_deleted_schema_is_found_by_id_after_compaction_and_restart(
     node.end()
 
 
-def schema(subject: str, version: int, id: int, text: str, **more: Any) -> Any:
+def schema(subject: str, version: int, schema_id: int, text: str, **more: Any) -> Any:
     key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
-    return key, {"subject": subject, "version": version, "id": id, "schema": text, **more}
+    return key, {"subject": subject, "version": version, "id": schema_id, "schema": text, **more}
 
 
 def test_a_topic_in_confluents_form_loads_with_every_id(broker: Any, start_node: StartNode) -> None:
@@ -168,8 +168,11 @@ def test_a_topic_in_confluents_form_loads_with_every_id(broker: Any, start_node:
     )  # fmt: skip
     node = start_node(topic)
     with httpx.Client(base_url=node.url, timeout=30) as http:
-        ids = {id: http.get(f"/schemas/ids/{id}") for id in (3, 9, 11, 12, 13, 20, 21)}
-        texts = {id: answer.json().get("schema") for id, answer in ids.items()}
+        ids = {
+            schema_id: http.get(f"/schemas/ids/{schema_id}")
+            for schema_id in (3, 9, 11, 12, 13, 20, 21)
+        }
+        texts = {schema_id: answer.json().get("schema") for schema_id, answer in ids.items()}
         assert texts == {
             3: '"int"', 9: '"long"', 11: '"bytes"', 12: '"string"', 13: None, 20: '"float"',
             21: None,

@@ -65,7 +65,7 @@ def test_up_ends_when_the_http_process_dies(tmp_path: Path) -> None:
             os.kill(int(pid), signal.SIGKILL)
     status, errors = end_by_itself(process)
     assert status == 1
-    assert "the HTTP process died" in errors
+    assert "the HTTP process ended" in errors
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 

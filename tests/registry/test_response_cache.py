@@ -27,28 +27,30 @@ from penstock.schemas.model import SchemaText, SchemaType
 ORDERS = Subject("orders-value")
 
 
-def stored(id: int) -> VersionStored:
+def stored(schema_id: int) -> VersionStored:
     contents = Contents(SchemaText(SchemaType.AVRO, '"int"'))
-    return VersionStored(Version(ORDERS, 1, id, contents, b""))
+    return VersionStored(Version(ORDERS, 1, schema_id, contents, b""))
 
 
-def key(id: int) -> tuple[bytes, bytes]:
-    return (b"/schemas/ids/%d" % id, b"")
+def key(schema_id: int) -> tuple[bytes, bytes]:
+    return (b"/schemas/ids/%d" % schema_id, b"")
 
 
-def put_up(cache: ResponseCache, id: int, *, has_last_id: bool = False) -> None:
-    ready = CachedResponse(b"{}", ".", id, has_last_id)
-    cache.add(key(id), ready)
+def put_up(cache: ResponseCache, schema_id: int, *, has_last_id: bool = False) -> None:
+    ready = CachedResponse(b"{}", ".", schema_id, has_last_id)
+    cache.add(key(schema_id), ready)
     cache.add_request(
-        b"GET %d" % id,
+        b"GET %d" % schema_id,
         ready,
-        CachedRequest(ResponseBytes(b"", b"{}"), SchemaUse(".", id, "c", "consumer")),
+        CachedRequest(ResponseBytes(b"", b"{}"), SchemaUse(".", schema_id, "c", "consumer")),
     )
 
 
 def left(cache: ResponseCache) -> set[int]:
-    found = {id for id in range(10) if cache.find(key(id)) is not None}
-    assert found == {id for id in range(10) if cache.repeat(b"GET %d" % id) is not None}
+    found = {schema_id for schema_id in range(10) if cache.find(key(schema_id)) is not None}
+    assert found == {
+        schema_id for schema_id in range(10) if cache.repeat(b"GET %d" % schema_id) is not None
+    }
     return found
 
 
@@ -70,8 +72,8 @@ def test_an_event_takes_down_what_it_could_change(event: Event, expected: set[in
     put_up(cache, 3, has_last_id=True)
     cache.on_event(event)
     assert left(cache) == expected
-    for id in (1, 2, 3):
-        put_up(cache, id, has_last_id=id == 3)
+    for schema_id in (1, 2, 3):
+        put_up(cache, schema_id, has_last_id=schema_id == 3)
     cache.on_event(stored(2))
     assert left(cache) == {1}
 
@@ -79,9 +81,13 @@ def test_an_event_takes_down_what_it_could_change(event: Event, expected: set[in
 def test_a_full_cache_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RESPONSES_MAX", 2)
     cache = ResponseCache()
-    for id in (1, 2, 3):
-        cache.add(key(id), CachedResponse(b"{}", ".", id, has_last_id=False))
-    assert [cache.find(key(id)) is not None for id in (1, 2, 3)] == [False, False, True]
+    for schema_id in (1, 2, 3):
+        cache.add(key(schema_id), CachedResponse(b"{}", ".", schema_id, has_last_id=False))
+    assert [cache.find(key(schema_id)) is not None for schema_id in (1, 2, 3)] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_a_cache_of_large_answers_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,4 +98,8 @@ def test_a_cache_of_large_answers_is_emptied(monkeypatch: pytest.MonkeyPatch) ->
     cache.on_event(stored(1))
     cache.add(key(2), large)
     cache.add(key(3), large)
-    assert [cache.find(key(id)) is not None for id in (1, 2, 3)] == [False, False, True]
+    assert [cache.find(key(schema_id)) is not None for schema_id in (1, 2, 3)] == [
+        False,
+        False,
+        True,
+    ]

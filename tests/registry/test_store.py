@@ -75,7 +75,7 @@ def known(state: RegistryState) -> object:
     }
     contexts = {
         name: (
-            {id: set(users) for id, users in context.ids.items()},
+            {schema_id: set(users) for schema_id, users in context.ids.items()},
             context.by_fingerprint,
             context.last_id,
         )

@@ -30,14 +30,14 @@ WEEK_MS = 7 * DAY_MS
 ORDERS = Subject("orders-value")
 
 
-def use(id: int, client: str = "c") -> SchemaUse:
-    return SchemaUse(".", id, client, CONSUMER)
+def use(schema_id: int, client: str = "c") -> SchemaUse:
+    return SchemaUse(".", schema_id, client, CONSUMER)
 
 
 def test_the_latest_use_comes_first_with_its_count() -> None:
     usage = SchemaUsage(Millis(0))
-    for at, id in enumerate((1, 2, 1)):
-        usage.note(use(id), Millis(at))
+    for at, schema_id in enumerate((1, 2, 1)):
+        usage.note(use(schema_id), Millis(at))
     blocked = usage.of(".", frozenset({1, 2}))
     assert [(one.id, seen.last_at, seen.times) for one, seen in blocked] == [(1, 2, 2), (2, 1, 1)]
     assert usage.of(".eu", frozenset({1})) == []
@@ -45,8 +45,8 @@ def test_the_latest_use_comes_first_with_its_count() -> None:
 
 def test_the_oldest_is_forgotten_and_that_is_noted() -> None:
     usage = SchemaUsage(Millis(0), uses_max=2)
-    for id in (1, 2, 3):
-        usage.note(use(id), Millis(id))
+    for schema_id in (1, 2, 3):
+        usage.note(use(schema_id), Millis(schema_id))
     assert usage.of(".", frozenset({1})) == []
     assert usage.evicted == 1
 
@@ -164,11 +164,11 @@ def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
 def test_uses_are_known_to_other_nodes_and_after_a_restart(start_node: Any) -> None:
     topic = "_schemas-usage-shared"
     first, second = start_node(topic), start_node(topic)
-    id = httpx.post(
+    schema_id = httpx.post(
         f"{first.url}/subjects/s/versions", json={"schema": '"int"'}, timeout=30
     ).json()["id"]
     told = {"penstock-client": "till-7; role=consumer"}
-    assert httpx.get(f"{second.url}/schemas/ids/{id}", headers=told, timeout=30).is_success
+    assert httpx.get(f"{second.url}/schemas/ids/{schema_id}", headers=told, timeout=30).is_success
 
     def asked(node: Any) -> Any:
         return httpx.get(f"{node.url}/subjects/s/usage?quietDays=1", timeout=30).json()

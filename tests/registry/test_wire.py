@@ -51,13 +51,13 @@ def wire(node: Any) -> Iterator[Wire]:
 
 
 @pytest.fixture
-def id(http: httpx.Client, subject: str) -> int:
+def schema_id(http: httpx.Client, subject: str) -> int:
     answer = http.post(f"/subjects/{subject}/versions", json={"schema": '"string"'})
     return int(answer.json()["id"])
 
 
-def request(id: int, *headers: str) -> bytes:
-    lines = [f"GET /schemas/ids/{id} HTTP/1.1", "Host: 127.0.0.1", *headers, "", ""]
+def request(schema_id: int, *headers: str) -> bytes:
+    lines = [f"GET /schemas/ids/{schema_id} HTTP/1.1", "Host: 127.0.0.1", *headers, "", ""]
     return "\r\n".join(lines).encode()
 
 
@@ -69,9 +69,9 @@ def hits(http: httpx.Client) -> float:
 HITS = "penstock_registry_response_cache_hits_total "
 
 
-def test_the_second_answer_is_the_first(wire: Wire, http: httpx.Client, id: int) -> None:
+def test_the_second_answer_is_the_first(wire: Wire, http: httpx.Client, schema_id: int) -> None:
     before = hits(http)
-    first, second, third = (wire.ask(request(id)) for _ in range(3))
+    first, second, third = (wire.ask(request(schema_id)) for _ in range(3))
     assert first == second == third
     assert first[0] == b"HTTP/1.1 200 OK"
     assert {b"server", b"content-type", b"content-length"} == set(first[1])
@@ -80,10 +80,10 @@ def test_the_second_answer_is_the_first(wire: Wire, http: httpx.Client, id: int)
 
 
 def test_each_answer_is_noted_as_a_use(
-    wire: Wire, http: httpx.Client, id: int, subject: str
+    wire: Wire, http: httpx.Client, schema_id: int, subject: str
 ) -> None:
     for _ in range(3):
-        wire.ask(request(id, "Penstock-Client: till-7; role=consumer"))
+        wire.ask(request(schema_id, "Penstock-Client: till-7; role=consumer"))
     (use,) = [
         one
         for one in http.get(f"/subjects/{subject}/usage").json()["uses"]
@@ -92,17 +92,17 @@ def test_each_answer_is_noted_as_a_use(
     assert use["count"] == 3
 
 
-def test_the_type_of_the_answer_is_that_of_the_request(wire: Wire, id: int) -> None:
+def test_the_type_of_the_answer_is_that_of_the_request(wire: Wire, schema_id: int) -> None:
     for _ in range(2):
         for media in (b"application/json", b"application/vnd.schemaregistry+json"):
-            raw = request(id, f"Accept: {media.decode()}")
+            raw = request(schema_id, f"Accept: {media.decode()}")
             assert wire.ask(raw)[1][b"content-type"] == media
 
 
 def test_what_changed_is_answered_anew(
-    wire: Wire, http: httpx.Client, id: int, subject: str, record: Record
+    wire: Wire, http: httpx.Client, schema_id: int, subject: str, record: Record
 ) -> None:
-    raw = request(id, "Host: localhost").replace(b" HTTP/1.1", b"?fetchMaxId=true HTTP/1.1")
+    raw = request(schema_id, "Host: localhost").replace(b" HTTP/1.1", b"?fetchMaxId=true HTTP/1.1")
     before = [wire.ask(raw)[2] for _ in range(2)]
     registered = http.post(
         f"/subjects/{subject}-other/versions",
@@ -112,15 +112,17 @@ def test_what_changed_is_answered_anew(
     assert f'"maxId":{registered}'.encode() in wire.ask(raw)[2]
 
 
-def test_requests_one_after_another_without_waiting_are_all_answered(wire: Wire, id: int) -> None:
-    expected = wire.ask(request(id))
-    wire.send(request(id) * 5)
+def test_requests_one_after_another_without_waiting_are_all_answered(
+    wire: Wire, schema_id: int
+) -> None:
+    expected = wire.ask(request(schema_id))
+    wire.send(request(schema_id) * 5)
     assert [wire.answer() for _ in range(5)] == [expected] * 5
-    assert wire.ask(request(id)) == expected
+    assert wire.ask(request(schema_id)) == expected
 
 
-def test_a_known_request_inside_of_another_is_not_taken_for_one(wire: Wire, id: int) -> None:
-    known = request(id)
+def test_a_known_request_inside_of_another_is_not_taken_for_one(wire: Wire, schema_id: int) -> None:
+    known = request(schema_id)
     wire.ask(known)
     wire.ask(known)
     body = len(known)
@@ -132,17 +134,19 @@ def test_a_known_request_inside_of_another_is_not_taken_for_one(wire: Wire, id: 
     assert b'"schema"' in wire.ask(known)[2]
 
 
-def test_a_request_in_pieces_is_put_together(wire: Wire, id: int) -> None:
-    raw = request(id)
+def test_a_request_in_pieces_is_put_together(wire: Wire, schema_id: int) -> None:
+    raw = request(schema_id)
     expected = wire.ask(raw)
     wire.send(raw[:30])
     assert wire.ask(raw[30:]) == expected
 
 
-def test_who_wants_the_connection_closed_gets_it_closed_each_time(node: Any, id: int) -> None:
+def test_who_wants_the_connection_closed_gets_it_closed_each_time(
+    node: Any, schema_id: int
+) -> None:
     for _ in range(2):
         connection = Wire(node.url)
-        status, headers, _ = connection.ask(request(id, "Connection: close"))
+        status, headers, _ = connection.ask(request(schema_id, "Connection: close"))
         assert (status, headers[b"connection"]) == (b"HTTP/1.1 200 OK", b"close")
         assert connection.ended()
         connection.close()

@@ -24,7 +24,7 @@ def test_a_batch_that_is_repeated_has_the_same_watermark() -> None:
     assert EventClock().watermark("one", 0) is None
 
 
-class Died(Exception):
+class DiedError(Exception):
     """As if the process had ended."""
 
 
@@ -56,7 +56,7 @@ class Pipeline:
             ids = [row["id"] for row in frame.collect()]
             if self.dies_once:
                 self.dies_once = False
-                raise Died
+                raise DiedError
             self.on_time += ids
 
         request = WriteRequest(self.topic, bootstrap=self.bootstrap, key="id_text", value="id_text")
@@ -98,7 +98,7 @@ def test_late_events_are_in_their_topic_once_and_counted(
 
     pipeline.put(e8=89, e9=90)  # now at 90; the batch is written, then the driver dies
     pipeline.dies_once = True
-    with pytest.raises(Exception, match="Died"):
+    with pytest.raises(Exception, match="DiedError"):
         pipeline.run()
     assert pipeline.run().late_total == 2
     assert pipeline.on_time[6:] == [9]

@@ -99,7 +99,7 @@ def test_a_topic_is_replayed_as_one_version_with_counts_by_writer(
     assert times == {order.order_id: order.at for order in published[1].orders}
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """As if the process had ended."""
 
 
@@ -117,10 +117,10 @@ def test_a_replay_that_was_stopped_continues_to_the_same_end(
 
     def write_and_stop(rows: DataFrame, step: int, after: Any) -> None:
         write(rows, step, after)
-        raise Stopped
+        raise StoppedError
 
     monkeypatch.setattr(first, "_write", write_and_stop)
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         next(running)
     later = shop.generate(seed=12, orders=50)
     topics = shop.Topics(published[0], f"{published[0]}-payments")

@@ -31,7 +31,7 @@ class SessionWith:
     def __call__(self) -> "SessionWith":
         return self
 
-    def dataSourceExists(self, name: str) -> bool:
+    def dataSourceExists(self, name: str) -> bool:  # noqa: N802 - Spark's name
         return name in self._names
 
     def register(self, source: type) -> None:

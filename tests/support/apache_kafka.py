@@ -14,12 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from tests.support.maven import Artifact, PeerUnavailable, fetch_jars
+from tests.support.maven import Artifact, PeerUnavailableError, fetch_jars
 
 __all__ = [
     "VERSION",
     "ApacheKafka",
-    "PeerUnavailable",
+    "PeerUnavailableError",
     "fetch_libraries",
     "free_port",
     "java_command",
@@ -97,7 +97,7 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Start the node on its folder and wait until it listens."""
-        output = open(self._folder / "server.out", "ab")  # noqa: SIM115 - the child owns it
+        output = (self._folder / "server.out").open("ab")
         self._server = subprocess.Popen(
             [
                 "java",
@@ -170,7 +170,7 @@ class ApacheKafka:
             time.sleep(0.05)
         said = (self._folder / "server.out").read_text(errors="replace")[-2000:]
         self.kill()
-        raise PeerUnavailable(f"Apache Kafka did not start:\n{said}")
+        raise PeerUnavailableError(f"Apache Kafka did not start:\n{said}")
 
 
 def free_port() -> int:

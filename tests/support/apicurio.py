@@ -1,6 +1,6 @@
 """Apicurio Registry from Maven Central, in memory: the peer of our registry in benches.
 
-The version is the last that runs on Java 17. Raises PeerUnavailable where it cannot be had.
+The version is the last that runs on Java 17. Raises PeerUnavailableError where it cannot be had.
 """
 
 import os
@@ -16,9 +16,9 @@ from typing import Any, Final
 import httpx
 
 from tests.support.apache_kafka import free_port
-from tests.support.maven import Artifact, PeerUnavailable, fetch_archive
+from tests.support.maven import Artifact, PeerUnavailableError, fetch_archive
 
-__all__ = ["VERSION", "Apicurio", "PeerUnavailable"]
+__all__ = ["VERSION", "Apicurio", "PeerUnavailableError"]
 
 VERSION: Final = "3.0.9"
 _ARTIFACT: Final = Artifact("io.apicurio", "apicurio-registry-app", VERSION)
@@ -54,7 +54,7 @@ class Apicurio:
             "QUARKUS_HTTP_ACCESS_LOG_ENABLED": "false",
             "QUARKUS_LOG_LEVEL": "WARN",
         }
-        with open(self._folder / "server.out", "wb") as output:
+        with (self._folder / "server.out").open("wb") as output:
             self._server = subprocess.Popen(
                 ["java", f"-Xmx{self._heap}", f"-Xms{self._heap}", "-jar", str(jar)],
                 stdout=output,
@@ -94,4 +94,4 @@ class Apicurio:
             except httpx.HTTPError:
                 time.sleep(0.2)
         said = (self._folder / "server.out").read_text(errors="replace")[-2000:]
-        raise PeerUnavailable(f"Apicurio did not start:\n{said}")
+        raise PeerUnavailableError(f"Apicurio did not start:\n{said}")

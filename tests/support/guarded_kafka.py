@@ -55,7 +55,7 @@ class Guarded(NamedTuple):
 
 @contextmanager
 def guarded_kafka(folder: Path) -> Iterator[Guarded]:
-    """One node for the length of a `with` block; PeerUnavailable where there is none."""
+    """One node for the length of a `with` block; PeerUnavailableError where there is none."""
     certificate = make_certificate(folder / "server.pem")
     settings: list[str] = []
     node = ApacheKafka(heap="512m", settings=settings, folder=folder / "node")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
-import random
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kio.serial import entity_reader, entity_writer
-from kio.static.protocol import Entity
 
 from penstock.errors import ErrorCode
 from penstock.protocol.api import known_versions, request_schema, response_schema
 from penstock.protocol.kio_schema import EntityType, FieldShape, shapes_of
+
+if TYPE_CHECKING:
+    import random
+
+    from kio.static.protocol import Entity
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TIMES_MS_MAX: Final = 1 << 42

@@ -18,7 +18,7 @@ _ALONE: Final = (
 )
 
 
-class PeerUnavailable(Exception):
+class PeerUnavailableError(Exception):
     """A peer cannot be had here; the message says why."""
 
 
@@ -50,9 +50,9 @@ def _fetch(peer: str, folder_name: str, goal: Sequence[str], pom: str) -> Path:
     folder = cache_folder() / folder_name
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
-            raise PeerUnavailable(f"{peer} needs `{program}`, which is not on the PATH")
+            raise PeerUnavailableError(f"{peer} needs `{program}`, which is not on the PATH")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.parent / f"{folder_name}.lock", "w") as lock:
+    with (folder.parent / f"{folder_name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers fetch once between them
         if not folder.exists():
             _run_maven(peer, folder, goal, pom)
@@ -87,7 +87,7 @@ def _run_maven(peer: str, folder: Path, goal: Sequence[str], pom: str) -> None:
             check=False,
         )
         if done.returncode != 0:
-            raise PeerUnavailable(f"Maven could not fetch {peer}:\n{done.stdout[-2000:]}")
+            raise PeerUnavailableError(f"Maven could not fetch {peer}:\n{done.stdout[-2000:]}")
         fresh.rename(folder)
 
 

@@ -76,9 +76,9 @@ class CountingRegistry:
             def do_GET(self) -> None:
                 outer.answer(self)
 
-            do_POST = do_GET
+            do_POST = do_GET  # noqa: N815 - called by this name
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, _format: str, *_args: object) -> None:
                 """Silent."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

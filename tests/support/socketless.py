@@ -49,7 +49,7 @@ class SocketlessConnection:
     def __init__(self, listener: Listener) -> None:
         self.transport = Transport()
         self.connection = ClientConnection(listener)
-        self.connection.connection_made(cast(asyncio.Transport, self.transport))
+        self.connection.connection_made(cast("asyncio.Transport", self.transport))
 
     def receive(self, content: bytes) -> None:
         """As the event loop does: as much at a time as fits the buffer."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from tests.support.apache_kafka import PeerUnavailable, free_port
+from tests.support.apache_kafka import PeerUnavailableError, free_port
 
 SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 STARTED: Final = "Spark Connect server started at"
@@ -45,7 +45,7 @@ class ConnectServer:
         }
         package = find_spec("pyspark")
         if package is None or package.origin is None:
-            raise PeerUnavailable("Spark Connect needs pyspark: pip install 'penstock[spark]'")
+            raise PeerUnavailableError("Spark Connect needs pyspark: pip install 'penstock[spark]'")
         home = Path(package.origin).parent
         said = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         self._command = [str(home / "bin" / "spark-submit"), "--class", SERVER, *said]
@@ -72,7 +72,7 @@ class ConnectServer:
             if time.monotonic() > give_up_at_s or self._process.poll() is not None:
                 said = self.said()
                 self._stop()
-                raise PeerUnavailable(f"no Connect server:\n{said[-SAID_CHARACTERS_MAX:]}")
+                raise PeerUnavailableError(f"no Connect server:\n{said[-SAID_CHARACTERS_MAX:]}")
             time.sleep(0.2)
         return self
 

@@ -8,9 +8,9 @@ The jars that a Spark from PyPI brings along are left out.
 
 from typing import Final
 
-from tests.support.maven import Artifact, PeerUnavailable, fetch_jars
+from tests.support.maven import Artifact, PeerUnavailableError, fetch_jars
 
-__all__ = ["VERSION", "PeerUnavailable", "spark_jars"]
+__all__ = ["VERSION", "PeerUnavailableError", "spark_jars"]
 
 VERSION: Final = "4.2.0"
 _ARTIFACTS: Final = (
@@ -23,7 +23,7 @@ _ARTIFACTS: Final = (
 
 
 def spark_jars() -> str:
-    """A value for `spark.jars`; raises PeerUnavailable where they cannot be had."""
+    """A value for `spark.jars`; raises PeerUnavailableError where they cannot be had."""
     folder = fetch_jars(
         "Spark's connector", f"spark-connector-{VERSION}", _ARTIFACTS, with_dependencies=False
     )

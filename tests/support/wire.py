@@ -9,13 +9,15 @@ from __future__ import annotations
 import socket
 import time
 from struct import Struct
-from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model import Millis
 from penstock.protocol.framing import response_has_tags, write_request_header
 from penstock.protocol.records import KeyValue, Record, build_batch
 from tests.support.kio_messages import encode, fill_request, read_response
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 SIZE: Final = Struct(">i")
 

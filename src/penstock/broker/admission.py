@@ -7,14 +7,16 @@ thread: `Admission.check` says when.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from penstock.broker import opening
 from penstock.broker.settings import AdmissionSettings, TimestampType
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.model import Millis, Offset
 from penstock.protocol.batch import CODEC_MASK, BatchHeader, CorruptBatch, check_client_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 RECORD_ERRORS_MAX: Final = 100  # in one response

@@ -5,23 +5,24 @@ Has no rules of its own. `ClusterView` is what the data plane needs to know abou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from penstock.broker.admission import RecordInspector
-from penstock.broker.fetch_sessions import FetchSessions
-from penstock.broker.handler import ApiTable
 from penstock.broker.opening import Opening
-from penstock.broker.partition import Leadership
-from penstock.broker.partitions import Partitions
-from penstock.broker.settings import BrokerSettings, TopicSettings
-from penstock.model import Millis, NodeId, TopicId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from penstock.broker.admission import RecordInspector
+    from penstock.broker.fetch_sessions import FetchSessions
     from penstock.broker.group_coordinators import GroupCoordinators
+    from penstock.broker.handler import ApiTable
+    from penstock.broker.partition import Leadership
+    from penstock.broker.partitions import Partitions
     from penstock.broker.quotas import Quotas
+    from penstock.broker.settings import BrokerSettings, TopicSettings
     from penstock.broker.transaction_coordinators import TransactionCoordinators
+    from penstock.model import Millis, NodeId, TopicId
 
 
 class Endpoint(NamedTuple):

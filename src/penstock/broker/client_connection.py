@@ -23,10 +23,10 @@ from penstock.broker.handler import Client, Context, Disconnect, Held
 from penstock.broker.receive_buffer import RequestReceiver
 from penstock.errors import Malformed
 from penstock.machine import Deferred
-from penstock.protocol.varint import Buffer
 
 if TYPE_CHECKING:
     from penstock.broker.listener import Listener
+    from penstock.protocol.varint import Buffer
 
 logger: Final = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     # What the transport calls.
 
     def connection_made(self, made: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, made)  # uvloop's has the methods, not the class
+        transport = cast("asyncio.Transport", made)  # uvloop's has the methods, not the class
         host, port, *_ = transport.get_extra_info("peername") or ("", 0)
         self.client = Client(host, port, listener=self._listener.name)
         self.active_at = self._listener.loop.time()
@@ -128,7 +128,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         )
         transport.set_write_buffer_limits(high=self._limits.unsent_bytes_max)
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, _error: Exception | None) -> None:
         self.transport = None
         self._pause_reasons |= _CLOSED
         self._listener.remove(self)
@@ -138,7 +138,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             if request.deferred is not None:
                 request.deferred.cancel()
 
-    def get_buffer(self, size_hint: int) -> memoryview:
+    def get_buffer(self, _size_hint: int) -> memoryview:
         return self._receiver.buffer()
 
     def buffer_updated(self, size: int) -> None:

@@ -6,15 +6,18 @@ client computes it. Keeps no rule of the machines it hosts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from penstock.broker.broker import ClusterView
 from penstock.broker.machine_host import HostedMachine, LoadTurns
-from penstock.broker.partition import Partition
-from penstock.broker.partitions import Partitions
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.java_hash import java_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.broker.broker import ClusterView
+    from penstock.broker.partition import Partition
+    from penstock.broker.partitions import Partitions
 
 NAME_BYTES_MAX: Final = 2**15 - 1  # lengths have 16 bits in the log
 CACHED_MAX: Final = 10_000  # names whose machine is cached

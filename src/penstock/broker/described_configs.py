@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.config.key_rows import Key, UpdateMode
 from penstock.config.resolve import (
@@ -12,6 +12,9 @@ from penstock.config.resolve import (
     settings_by_precedence,
 )
 from penstock.protocol.messages.configs import ConfigSynonym, DescribedConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 def described_configs(

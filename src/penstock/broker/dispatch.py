@@ -26,10 +26,10 @@ from penstock.protocol.messages.api_versions import (
     ApiVersionRange,
     ApiVersionsResponse,
 )
-from penstock.protocol.varint import Buffer
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
+    from penstock.protocol.varint import Buffer
 
 _START: Final = Struct(
     ">"

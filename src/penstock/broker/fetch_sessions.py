@@ -8,14 +8,17 @@ client is served without a session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode, Refused
-from penstock.model import Millis
-from penstock.protocol.fields import TopicKey
-from penstock.protocol.messages.fetch import FetchPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.broker.partition import Partition
+    from penstock.model import Millis
+    from penstock.protocol.fields import TopicKey
+    from penstock.protocol.messages.fetch import FetchPartition
 
 NO_SESSION: Final = 0
 OPEN_EPOCH: Final = 0  # the client requests a session

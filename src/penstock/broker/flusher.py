@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from penstock.broker.partition import Partition
-from penstock.log.flush import FlushWork
-from penstock.model import Millis
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from penstock.broker.partition import Partition
+    from penstock.log.flush import FlushWork
+    from penstock.model import Millis
 
 logger: Final = logging.getLogger(__name__)
 

@@ -7,15 +7,10 @@ them now. Keeps no rule of its own; never awaits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from penstock.broker.coordinators import Coordinators
 from penstock.broker.machine_host import HostedMachine
-from penstock.broker.metadata_image import ClusterController
-from penstock.broker.partition import Partition
-from penstock.broker.partitions import Partitions
-from penstock.broker.settings import GroupConfig
 from penstock.coordination.groups import (
     GroupMachine,
     GroupSettings,
@@ -28,8 +23,16 @@ from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.state import NO_TOPICS
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import NO_CALLER, CallerId
-from penstock.model import Millis, Moment
-from penstock.protocol.control_records import Marker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.broker.metadata_image import ClusterController
+    from penstock.broker.partition import Partition
+    from penstock.broker.partitions import Partitions
+    from penstock.broker.settings import GroupConfig
+    from penstock.model import Millis, Moment
+    from penstock.protocol.control_records import Marker
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 

@@ -8,18 +8,19 @@ A request may hold views of the connection's buffer, which are invalid when the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from penstock.machine import Deferred
-from penstock.protocol.api import Api
 from penstock.protocol.framing import NO_HEADER, HeaderTail
-from penstock.protocol.message import Message
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
     from penstock.broker.broker import Broker
     from penstock.broker.permissions import Rule
+    from penstock.protocol.api import Api
+    from penstock.protocol.message import Message
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -104,7 +105,7 @@ def _resolved_by(future: asyncio.Future[Any], deferred: DeferredT) -> DeferredT:
     return deferred
 
 
-class Disconnect(Exception):
+class Disconnect(Exception):  # noqa: N818 - what to do, not what failed
     """The only possible response is to close the connection; says why."""
 
 

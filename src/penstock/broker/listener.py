@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.broker.client_connection import ClientConnection
-from penstock.broker.dispatch import Dispatcher
 from penstock.broker.receive_buffer import BufferPool
-from penstock.broker.settings import NetworkSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.broker.dispatch import Dispatcher
+    from penstock.broker.settings import NetworkSettings
 
 logger: Final = logging.getLogger(__name__)
 

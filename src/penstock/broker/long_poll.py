@@ -8,12 +8,15 @@ the loop give one response.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from penstock.broker.partition import Partition
 from penstock.machine import Deferred
-from penstock.model import Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.broker.partition import Partition
+    from penstock.model import Offset
 
 ResponseT = TypeVar("ResponseT")
 

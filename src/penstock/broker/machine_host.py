@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from penstock.broker.partition import Partition
 from penstock.broker.partition_journal import PartitionJournal, StoredBatch, read_journal
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId, Deferred, Machine, Phase, Runner
-from penstock.model import LeaderEpoch, Millis, Moment
-from penstock.protocol.control_records import Marker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from penstock.broker.partition import Partition
+    from penstock.model import LeaderEpoch, Millis, Moment
+    from penstock.protocol.control_records import Marker
 
 logger: Final = logging.getLogger(__name__)
 
@@ -44,7 +47,7 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         partition: Partition,
         *,
         clock: Callable[[], Moment],
-        send: Callable[[object], None] = lambda message: None,
+        send: Callable[[object], None] = lambda _message: None,
         marker_event: Callable[[Marker], EventT] | None = None,
         on_events: Callable[[Sequence[EventT]], None] | None = None,
     ) -> None:

@@ -11,14 +11,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID, uuid4
 
 from penstock.broker.broker import Endpoint
 from penstock.broker.machine_host import HostedMachine
 from penstock.broker.partition import Leadership, Partition
-from penstock.broker.partitions import Partitions
 from penstock.broker.quotas import DEFAULT, QuotaEntity, Quotas, Rates
 from penstock.broker.settings import (
     GroupConfig,
@@ -48,13 +46,18 @@ from penstock.coordination.controller.events import (
     TopicDeleted,
     TopicSet,
 )
-from penstock.coordination.controller.settings import ControllerSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.scan import DamagedLogError
 from penstock.machine import CallerId, Deferred
 from penstock.model import Moment, NodeId, TopicId, TopicPartition
-from penstock.protocol.field_codecs import WrittenOnce
-from penstock.protocol.messages.metadata import MetadataTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from penstock.broker.partitions import Partitions
+    from penstock.coordination.controller.settings import ControllerSettings
+    from penstock.protocol.field_codecs import WrittenOnce
+    from penstock.protocol.messages.metadata import MetadataTopic
 
 logger: Final = logging.getLogger(__name__)
 

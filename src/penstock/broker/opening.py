@@ -8,12 +8,14 @@ that can need more than its whole part is opened alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.errors import Malformed
 from penstock.protocol.batch import HEADER_BYTES, BatchHeader
 from penstock.protocol.compression import decompressed_size_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SMALL_BATCH_BYTES_MAX: Final = 4 << 20  # of estimated memory; others are large batches
 SMALL_BUDGET_BYTES: Final = 64 << 20

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from penstock.broker.admission import Admission
 from penstock.broker.committer import Committer, FlushCommitter, InSyncCommitter, LocalCommitter
-from penstock.broker.settings import TopicSettings
 from penstock.errors import ErrorCode, Refused
-from penstock.log.append_plan import Appended
 from penstock.log.flush import SyncError
-from penstock.log.partition_log import PartitionLog
-from penstock.log.producer_state import Origin
-from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
 from penstock.protocol.batch import BatchHeader, read_header
-from penstock.protocol.control_records import Marker
 from penstock.protocol.fields import LeaderAndEpoch
-from penstock.protocol.varint import WritableBuffer
+
+if TYPE_CHECKING:
+    from penstock.broker.settings import TopicSettings
+    from penstock.log.append_plan import Appended
+    from penstock.log.partition_log import PartitionLog
+    from penstock.log.producer_state import Origin
+    from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
+    from penstock.protocol.control_records import Marker
+    from penstock.protocol.varint import WritableBuffer
 
 # Called with None when committed, else with the reason why it will not be.
 OnCommitted: TypeAlias = Callable[[Refused | None], None]

@@ -5,15 +5,18 @@ Which partitions exist is decided by the controller; this table follows its deci
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.broker.partition import FlushPort, Leadership, Partition
-from penstock.broker.settings import TopicSettings
-from penstock.log.partition_log import PartitionLog
-from penstock.log.settings import LogSettings
-from penstock.model import NodeId, TopicId, TopicPartition
-from penstock.protocol.fields import TopicKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.broker.settings import TopicSettings
+    from penstock.log.partition_log import PartitionLog
+    from penstock.log.settings import LogSettings
+    from penstock.model import NodeId, TopicId, TopicPartition
+    from penstock.protocol.fields import TopicKey
 
 
 class HostedTopic:
@@ -39,7 +42,7 @@ class LogStore(Protocol):
     def delete(self, log: PartitionLog) -> None:
         """Rename the log now and delete its files later."""
 
-    def close(self, logs: Sequence[PartitionLog]) -> None:
+    def close(self) -> None:
         """Close all logs, and write the marker of a clean stop."""
 
 
@@ -134,6 +137,6 @@ class Partitions:
 
     def close(self) -> None:
         """Close every log."""
-        self._store.close([partition.log for partition in self])
+        self._store.close()
         self.topics.clear()
         self.topics_by_id.clear()

@@ -131,7 +131,7 @@ Rule: TypeAlias = Permission[RequestT] | AllOf[RequestT] | AnyOf[RequestT]
 ANYONE: Final[AllOf[Any]] = AllOf()
 
 
-def _the_cluster(request: object) -> tuple[str]:
+def _the_cluster(_request: object) -> tuple[str]:
     return (CLUSTER_NAME,)
 
 

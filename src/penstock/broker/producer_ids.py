@@ -5,13 +5,15 @@ No id is given twice in the life of a cluster: the rest of a block is lost with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.broker.handler import result_of
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
 from penstock.model import ProducerId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BLOCK_COUNT: Final = 1000
 REFILL_BELOW: Final = 100  # requested ahead of need, so that no client waits for the controller

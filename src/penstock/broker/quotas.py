@@ -10,9 +10,11 @@ during which the connection reads nothing. Entities, most specific first:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 BURST_S: Final = 1.0  # unused time that a client may use later
 THROTTLE_MS_MAX: Final = 60_000

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.broker.handler import Answer, Context
 from penstock.broker.metadata_image import ClusterController
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.broker.handler import Answer, Context
 
 ResponseT = TypeVar("ResponseT")
 

@@ -6,14 +6,10 @@ one is needed; brings markers to their partitions and reports back. Keeps no rul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from penstock.broker.broker import ClusterView
 from penstock.broker.coordinators import Coordinators
 from penstock.broker.machine_host import HostedMachine
-from penstock.broker.partition import Partition
-from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds, ProducerIdSource
 from penstock.broker.transaction_markers import MarkerWriter
 from penstock.coordination.transactions import (
@@ -38,8 +34,15 @@ from penstock.coordination.transactions import (
 )
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import NO_CALLER, Deferred
-from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
 from penstock.protocol.control_records import Marker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from penstock.broker.broker import ClusterView
+    from penstock.broker.partition import Partition
+    from penstock.broker.partitions import Partitions
+    from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 

@@ -7,15 +7,18 @@ else is left for another try, by the coordinator that wants the marker written.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from penstock.broker.broker import ClusterView
-from penstock.broker.partition import OnCommitted, Partition
-from penstock.broker.partitions import Partitions
 from penstock.errors import ErrorCode, Refused
-from penstock.model import Millis, Moment, TopicPartition
 from penstock.protocol.control_records import Marker, build_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.broker.broker import ClusterView
+    from penstock.broker.partition import OnCommitted, Partition
+    from penstock.broker.partitions import Partitions
+    from penstock.model import Millis, Moment, TopicPartition
 
 logger: Final = logging.getLogger(__name__)
 

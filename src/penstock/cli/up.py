@@ -32,7 +32,7 @@ from penstock.cli.options import (
 from penstock.node.addresses import HTTP_PORT, LOCALHOST
 from penstock.node.broker_process import BrokerOptions
 from penstock.node.http_process import HttpOptions
-from penstock.node.supervisor import CannotStart, supervise
+from penstock.node.supervisor import CannotStartError, supervise
 
 OWN_LOG: Final = "penstock"
 KAFKA_LOG: Final = "kafka:"
@@ -139,7 +139,7 @@ def _run(options: NodeOptions, *, as_json: bool) -> int:
 
     try:
         return supervise(options.broker, options.http, on_ready)
-    except CannotStart as reason:
+    except CannotStartError as reason:
         show_server_error("penstock up", str(reason), REFUSED)
         return REFUSED
     except BrokenPipeError:

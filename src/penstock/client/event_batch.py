@@ -6,11 +6,10 @@ because pyarrow and the kernels are heavy.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.client.fetched_rows import FetchedRows, PageRows
 from penstock.client.registry import Registry
@@ -21,6 +20,9 @@ from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ArgumentError, DecodeError
 from penstock.serde.serde_stats import SerdeStats
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class EventBatch:

@@ -258,7 +258,7 @@ def read_only(buffer: bytes | bytearray | memoryview | Bytes) -> ConstBytes:
     return view
 
 
-def _memcpy(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, size: Any) -> Any:
+def _memcpy(_: Any, target: Any, _target_at: Any, source: Any, _source_at: Any, _size: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         to = context.make_array(signature.args[0])(context, builder, arguments[0])
         of = context.make_array(signature.args[2])(context, builder, arguments[2])

@@ -130,7 +130,7 @@ def measure_batch(
         body = body_bytes(rows, order[index], timestamp - base_timestamp, index - start)
         size = varint_bytes(body) + body
         if total + size > bytes_max:
-            return index, total if total else size, max_timestamp
+            return index, total or size, max_timestamp
         total += size
         max_timestamp = max(max_timestamp, timestamp)
         index += 1

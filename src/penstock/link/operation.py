@@ -56,7 +56,7 @@ def request_of(
     version_max: int = VERSION_MAX,
 ) -> Request[ResponseT]:
     """A request whose body is the same in all versions."""
-    return Request(message, lambda version: body, version_min, version_max)
+    return Request(message, lambda _version: body, version_min, version_max)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,14 @@ import ctypes
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
 from mmap import PAGESIZE, PROT_READ
 from pickle import PickleBuffer
-from typing import Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
-from penstock.protocol.varint import Buffer
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.protocol.varint import Buffer
 
 _MAP_SHARED: Final = 1
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value

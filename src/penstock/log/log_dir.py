@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -371,6 +371,6 @@ class PartitionLogStore:
         token = uuid4().hex
         self.folder.delete_partition(log.topic_partition, token=token, now=self._clock())
 
-    def close(self, logs: Sequence[PartitionLog]) -> None:
+    def close(self) -> None:
         """Close all logs and mark the stop as clean."""
         self.folder.close()

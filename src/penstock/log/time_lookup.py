@@ -8,14 +8,16 @@ needs nothing of the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from penstock.errors import Malformed
 from penstock.log.scan import DAMAGE, scan_headers, unreadable
-from penstock.log.segment import Segment
 from penstock.model import LeaderEpoch, Millis, Offset
-from penstock.protocol.batch import BatchHeader
 from penstock.protocol.records import iterate_records
+
+if TYPE_CHECKING:
+    from penstock.log.segment import Segment
+    from penstock.protocol.batch import BatchHeader
 
 
 class TimestampMatch(NamedTuple):

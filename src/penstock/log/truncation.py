@@ -9,17 +9,20 @@ recovery point nor high watermark are above the new end. A file is never cut und
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.log.files import OpenFiles, copy_prefix, remove_files
 from penstock.log.indexes import OFFSET_ENTRY, TimeEntry
 from penstock.log.producer_snapshots import snapshot_offsets, snapshot_path
-from penstock.log.producer_state import ProducerTable
 from penstock.log.recovery import replay_producers
 from penstock.log.segment import Segment
-from penstock.model import Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.log.producer_state import ProducerTable
+    from penstock.model import Offset
 
 _OPEN_FILES: Final = 2  # of a thread: one segment is read at a time
 

@@ -79,7 +79,7 @@ class Runner(Generic[StateT, CommandT, EventT]):
         *,
         state: StateT | None = None,  # of the runner before, over a shared journal
         story: Story | None = None,  # likewise
-        send: Callable[[object], None] = lambda message: None,
+        send: Callable[[object], None] = lambda _message: None,
         on_events: Callable[[Sequence[EventT]], None] | None = None,  # whole batches, committed
     ) -> None:
         self.machine = machine

@@ -62,9 +62,9 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
     logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
     from penstock.errors import Malformed
     from penstock.log import LogDirectoryError
-    from penstock.node.listen_address import CannotListen, bracketed, raise_file_limit
+    from penstock.node.listen_address import CannotListenError, bracketed, raise_file_limit
     from penstock.node.run_broker import run_broker
-    from penstock.node.settings import BadSettings
+    from penstock.node.settings import InvalidSettingsError
 
     raise_file_limit()
     try:
@@ -79,7 +79,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
                     _stop_with_parent()
 
             run_broker(settings, on_ready)
-    except (BadSettings, CannotListen, LogDirectoryError, Malformed) as error:
+    except (InvalidSettingsError, CannotListenError, LogDirectoryError, Malformed) as error:
         announce({"error": str(error)})
         return 1
     except OSError as error:

@@ -87,7 +87,12 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
     from confluent_kafka import KafkaException
 
     from penstock.errors import Refused
-    from penstock.node.listen_address import CannotListen, NotAllowed, check_exposure, is_loopback
+    from penstock.node.listen_address import (
+        CannotListenError,
+        NotAllowedError,
+        check_exposure,
+        is_loopback,
+    )
     from penstock.node.run_http import run_http
     from penstock.registry.topic_reader import CannotWriteError
 
@@ -102,7 +107,7 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
             warning = "listening on %s without logins: whoever can reach it can read and write"
             logging.getLogger(__name__).warning(warning, options.host)
         run_http(options, on_ready)
-    except (CannotListen, CannotWriteError, NotAllowed) as reason:
+    except (CannotListenError, CannotWriteError, NotAllowedError) as reason:
         announce({"error": str(reason)})
         return 1
     except Refused as refusal:

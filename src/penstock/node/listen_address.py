@@ -24,7 +24,7 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class NotAllowed(Exception):
+class NotAllowedError(Exception):
     """The address would expose the service, or be of no use; the message says what to do."""
 
 
@@ -34,13 +34,13 @@ def check_exposure(service: str, host: str, advertised: str | None, *, insecure:
         return
     shown = host or "all addresses"
     if not insecure:
-        raise NotAllowed(
+        raise NotAllowedError(
             f"listening on {shown} would let everybody who can reach this machine use the "
             f"{service}, which has no logins: add --insecure if that is what you want, or listen "
             "on 127.0.0.1"
         )
     if (advertised or host) in ANY_ADDRESS:
-        raise NotAllowed(
+        raise NotAllowedError(
             f"clients cannot connect to {shown}: add --advertise and the name or address at which "
             f"they reach this machine"
         )
@@ -57,7 +57,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class CannotListen(Exception):
+class CannotListenError(Exception):
     """The message says why, and which option chooses another address."""
 
     def __init__(self, error: OSError, host: str, port: int, option: str) -> None:

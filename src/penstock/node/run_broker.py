@@ -12,10 +12,9 @@ import logging
 import secrets
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import uvloop
@@ -41,14 +40,13 @@ from penstock.broker.quotas import Quotas
 from penstock.broker.settings import topic_settings
 from penstock.broker.transaction_coordinators import TransactionCoordinators
 from penstock.config.resolve import NO_LAYERS, view
-from penstock.coordination.controller import ClusterState
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
 from penstock.log import LogDirectory, LogDirectoryError, LogDirectoryIdentity, OpenFiles
 from penstock.log.log_dir import PartitionLogStore
 from penstock.log.log_dir_identity import load_identity, load_topic_id, stores_topic_id
 from penstock.model import LeaderEpoch, Millis, Moment, NodeId
-from penstock.node.listen_address import CannotListen, bracketed
+from penstock.node.listen_address import CannotListenError, bracketed
 from penstock.node.record_inspector import Inspector
 from penstock.node.settings import (
     NodeSettings,
@@ -59,6 +57,11 @@ from penstock.node.upkeep_status import remove_status, write_status
 from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
 from penstock.upkeep.settings import UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from penstock.coordination.controller import ClusterState
 
 logger: Final = logging.getLogger(__name__)
 
@@ -148,7 +151,7 @@ class RunningBroker:
             port = await self.server.listen(settings.host, settings.kafka_port)
         except OSError as error:
             wanted = settings.host, settings.kafka_port
-            raise CannotListen(error, *wanted, "--kafka-port") from error
+            raise CannotListenError(error, *wanted, "--kafka-port") from error
         endpoint = Endpoint(
             settings.node_id, settings.shown_host, settings.shown_port(port), settings.rack
         )

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from penstock.link.settings import read_properties
 from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
-from penstock.node.listen_address import CannotListen, raise_file_limit
+from penstock.node.listen_address import CannotListenError, raise_file_limit
 from penstock.registry.election import Election, PrimaryCandidate
 from penstock.registry.http.app import build
 from penstock.registry.http.forward import Forwarder
@@ -71,7 +71,7 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
         listener = socket.create_server(where, family=family, backlog=BACKLOG)
     except OSError as error:
-        raise CannotListen(error, *where, "--http-port") from error
+        raise CannotListenError(error, *where, "--http-port") from error
     candidate = PrimaryCandidate(options.shown_host, listener.getsockname()[1])
     kafka = {"bootstrap.servers": options.kafka}
     if options.kafka_config is not None:

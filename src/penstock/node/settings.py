@@ -17,7 +17,7 @@ from penstock.coordination.controller.settings import ControllerSettings
 from penstock.errors import Refused
 from penstock.model import NodeId
 from penstock.node.addresses import KAFKA_PORT, LOCALHOST
-from penstock.node.listen_address import NotAllowed, check_exposure
+from penstock.node.listen_address import NotAllowedError, check_exposure
 
 DEFAULT_FOLDER: Final = Path("penstock-data")  # in the directory a person stands in, to be seen
 PORT_LAST: Final = 65535
@@ -33,7 +33,7 @@ _SECURITY: Final = re.compile(
 )
 
 
-class BadSettings(Exception):
+class InvalidSettingsError(Exception):
     """The node cannot start with these; the message says what to change."""
 
 
@@ -76,7 +76,7 @@ def node_settings(
     quick: bool = False,
     insecure: bool = False,
 ) -> NodeSettings:
-    """Bring together what a person gave in various places; BadSettings when it cannot be.
+    """Bring together what a person gave in various places; InvalidSettingsError when it cannot be.
 
     `insecure` allows to listen beyond this machine: there are no logins.
     """
@@ -85,17 +85,17 @@ def node_settings(
     listener_host, listener_port = _listener(static)
     port = kafka_port if kafka_port is not None else listener_port
     if not 0 <= port <= PORT_LAST:
-        raise BadSettings(f"{port} is no port: use 0 (any free one) to {PORT_LAST}")
+        raise InvalidSettingsError(f"{port} is no port: use 0 (any free one) to {PORT_LAST}")
     shown_host, shown_port = _advertised(static) if advertised is None else _address(advertised)
     chosen_host = host or listener_host
     try:
         check_exposure("broker", chosen_host, shown_host, insecure=insecure)
-    except NotAllowed as reason:
-        raise BadSettings(str(reason)) from None
+    except NotAllowedError as reason:
+        raise InvalidSettingsError(str(reason)) from None
     node_id = static.get("node.id", static.get("broker.id", "1"))
     folders = [name.strip() for name in static.get("log.dirs", "").split(",") if name.strip()]
     if folder is None and len(folders) > 1:
-        raise BadSettings("log.dirs names several folders; one is supported")
+        raise InvalidSettingsError("log.dirs names several folders; one is supported")
     chosen = folder or (Path(folders[0]) if folders else DEFAULT_FOLDER)
     chosen = chosen.expanduser().absolute()
     # whatever they came from, these are shown as what the broker was started with
@@ -117,9 +117,9 @@ def _read(properties: Path) -> dict[str, str]:
     try:
         text = properties.read_text()
     except OSError as error:
-        raise BadSettings(f"{properties} cannot be read: {error.strerror}") from None
+        raise InvalidSettingsError(f"{properties} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BadSettings(f"{properties} is no properties file: it is not text in UTF-8") from None
+        raise InvalidSettingsError(f"{properties} is not in UTF-8") from None
     rows: dict[str, str] = {}
     for line in _CONTINUED.sub("", text).splitlines():
         row = _ROW.fullmatch(line.strip())
@@ -129,7 +129,7 @@ def _read(properties: Path) -> dict[str, str]:
 
 
 def _checked(given: Mapping[str, str], where: str = "") -> dict[str, str]:
-    """The settings, if all exist and have values they may have; BadSettings names all others."""
+    """The settings, if all are known and valid; InvalidSettingsError names the others."""
     unknown = [name for name in given if name not in BROKER_KEYS]
     wrong = []
     if unknown:
@@ -141,7 +141,7 @@ def _checked(given: Mapping[str, str], where: str = "") -> dict[str, str]:
             except Refused as refusal:
                 wrong.append(refusal.message)
     if wrong:
-        raise BadSettings(where + "; ".join(wrong))
+        raise InvalidSettingsError(where + "; ".join(wrong))
     return dict(given)
 
 
@@ -167,14 +167,14 @@ def _listener(static: Mapping[str, str]) -> tuple[str, int]:
         name, found, address = entry.strip().partition("://")
         host, _, port = address.rpartition(":")
         if name.upper().startswith(("SSL", "SASL")):
-            raise BadSettings(
+            raise InvalidSettingsError(
                 f"listeners={given}: there is no TLS and no SASL here, so {entry.strip()} cannot "
                 "be served; use PLAINTEXT://HOST:PORT"
             )
         if found and "CONTROLLER" not in name.upper() and port.isdecimal():
             plain.append((host.strip("[]") or "0.0.0.0", int(port)))
     if not plain:
-        raise BadSettings(f"listeners={given} has none of ours: use PLAINTEXT://HOST:PORT")
+        raise InvalidSettingsError(f"listeners={given} has none of ours: use PLAINTEXT://HOST:PORT")
     return plain[0]
 
 
@@ -189,7 +189,7 @@ def _address(text: str) -> tuple[str | None, int | None]:
     if not colon or port.endswith("]"):
         return text.strip("[]") or None, None
     if not port.isdecimal() or not 0 < int(port) <= PORT_LAST:
-        raise BadSettings(f"{text!r} is no address for clients: use HOST or HOST:PORT")
+        raise InvalidSettingsError(f"{text!r} is no address for clients: use HOST or HOST:PORT")
     return host.strip("[]") or None, int(port)
 
 

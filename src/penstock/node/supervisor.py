@@ -1,6 +1,6 @@
-"""Watches over the processes of `penstock up`: starts them, says when all are ready, stops them.
+"""Supervises the processes of `penstock up`: starts them, reports when all are ready, stops them.
 
-Imports nothing of what it starts, so that the broker is on its way before anything else is loaded.
+Imports nothing of what it starts, so that the broker starts before anything else is loaded.
 """
 
 import json
@@ -20,21 +20,21 @@ from penstock.node.broker_process import BrokerOptions
 from penstock.node.http_process import HttpOptions
 
 READY_S: Final = 120.0  # after a hard stop a large folder is recovered first
-# A broker waits 4 s for pending answers, then closes its partitions: a second or more for each
-# 50 000, and several times that on a busy machine. Only one that hangs is ended the hard way.
+# A broker waits 4 s for pending responses, then closes its partitions: a second or more for each
+# 50 000, and several times that on a busy machine. Only one that hangs is killed.
 STOP_S: Final = 60.0
 
 
-class CannotStart(Exception):
-    """A process did not come up; the message says why and what to do."""
+class CannotStartError(Exception):
+    """A process did not start; the message says why and what to do."""
 
 
 class ChildProcess:
-    """A process of ours that says in one line of JSON what became of its start."""
+    """A child process that reports in one line of JSON whether it started."""
 
     def __init__(self, name: str, command: list[str]) -> None:
         self._name = name
-        # Ctrl-C reaches every process of a terminal: the parent alone hears it, and stops them
+        # Ctrl-C reaches every process of a terminal: children ignore it, and the parent stops them.
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -42,7 +42,7 @@ class ChildProcess:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
     def fileno(self) -> int:
-        """Readable when the process has something to say, or has ended."""
+        """Readable when the process has written a line, or has ended."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
@@ -52,7 +52,7 @@ class ChildProcess:
         return self._process.pid
 
     def wait_ready(self, within_s: float = READY_S) -> dict[str, Any]:
-        """What it says of itself once it serves; CannotStart with its reason."""
+        """Its report once it serves; CannotStartError with its reason."""
         stdout = self._process.stdout
         assert stdout is not None
         readable, _, _ = select.select([stdout], [], [], within_s)
@@ -60,21 +60,24 @@ class ChildProcess:
         if not line:
             status = self._process.poll()
             self.kill()
-            how = f"took longer than {within_s:g} s" if status is None else f"ended with {status}"
-            raise CannotStart(f"the {self._name} {how} before it was ready; see the lines above")
-        told: dict[str, Any] = json.loads(line)
-        if "error" in told:
+            raise CannotStartError(
+                f"the {self._name} was not ready after {within_s:g} s; see the lines above"
+                if status is None
+                else f"the {self._name} exited with status {status}; see the lines above"
+            )
+        report: dict[str, Any] = json.loads(line)
+        if "error" in report:
             self.wait()
-            raise CannotStart(str(told["error"]))
-        return told
+            raise CannotStartError(str(report["error"]))
+        return report
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs still."""
+        """Whether it has not ended."""
         return self._process.poll() is None
 
     def wait(self, within_s: float | None = None) -> int | None:
-        """The exit status, or None if it still runs by then."""
+        """The exit status, or None if it does not end within that time."""
         try:
             status = self._process.wait(within_s)
         except subprocess.TimeoutExpired:
@@ -83,14 +86,14 @@ class ChildProcess:
         return status
 
     def stop(self, within_s: float = STOP_S) -> int:
-        """Ask it to stop, and insist when it has not by then."""
+        """Terminate it; kill it if it has not stopped within that time."""
         if self._process.poll() is None:
             self._process.terminate()
         status = self.wait(within_s)
         return self.kill() if status is None else status
 
     def kill(self) -> int:
-        """End it at once, as a power cut of the process would."""
+        """Kill it immediately; the exit status."""
         self._process.kill()
         status = self.wait()
         assert status is not None
@@ -110,52 +113,52 @@ class BrokerProcess(ChildProcess):
 
 
 class HttpProcess(ChildProcess):
-    """The HTTP services as a child process. It is loaded before it knows what it is to serve."""
+    """The HTTP services as a child process. It loads before it is given its options."""
 
     def __init__(self) -> None:
         super().__init__("HTTP process", http_process.command_line(None))
 
-    def tell(self, options: HttpOptions) -> None:
-        """What to serve."""
+    def configure(self, options: HttpOptions) -> None:
+        """Say what to serve."""
         stdin = self._process.stdin
         assert stdin is not None
-        with suppress(BrokenPipeError):  # it died: that is told by who waits for it
+        with suppress(BrokenPipeError):  # it ended: `wait_ready` reports that
             stdin.write(options.to_json().encode() + b"\n")
             stdin.flush()
 
 
-class _Asked(Exception):
-    """A signal asked to stop."""
+class _StopRequested(Exception):  # noqa: N818 - not an error
+    """SIGTERM or SIGINT arrived."""
 
 
 class _Signals:
-    """SIGTERM and SIGINT raise `_Asked` once, between `begin` and `end`."""
+    """SIGTERM and SIGINT raise `_StopRequested` once, between `begin` and `end`."""
 
     def __init__(self) -> None:
-        self._is_asked = self._may_raise = False
+        self._is_requested = self._may_raise = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
     def begin(self) -> None:
-        """Everything that must be stopped is known by now. One that came before raises here."""
+        """All children are known from here on. A signal that came before raises here."""
         self._may_raise = True
-        if self._is_asked:
+        if self._is_requested:
             self._raise()
 
     def end(self) -> None:
-        """The stop is under way: more of them change nothing, to the very end of the process."""
+        """The processes are being stopped: ignore further signals until the end of this process."""
         self._may_raise = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._is_asked = True
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_requested = True
         if self._may_raise:
             self._raise()
 
     def _raise(self) -> None:
         self._may_raise = False
-        raise _Asked
+        raise _StopRequested
 
 
 def supervise(
@@ -163,35 +166,35 @@ def supervise(
     http_options: HttpOptions | None,
     on_ready: Callable[[dict[str, Any]], None],
 ) -> int:
-    """Run until a signal says stop, or a process dies; the exit status.
+    """Run until a signal arrives or a process ends; the exit status.
 
-    Without `http_options` the broker is alone. With both, their `kafka` is replaced by where the
-    broker is; without `options` no broker is started, and it is a cluster that is there already.
+    Without `http_options` only the broker is started. With both, their `kafka` is replaced by the
+    broker's address. Without `options` no broker is started: `kafka` is an existing cluster.
     """
     signals = _Signals()
     broker = None if options is None else BrokerProcess(options)
     http = None if http_options is None else HttpProcess()
     children = [child for child in (http, broker) if child is not None]
-    told: dict[str, Any] = {"kafka": "", "dir": None}
+    report: dict[str, Any] = {"kafka": "", "dir": None}
     try:
         signals.begin()
         if broker is not None:
-            told = broker.wait_ready()
-        kafka, url = told["kafka"], None
+            report = broker.wait_ready()
+        kafka, url = report["kafka"], None
         if http is not None and http_options is not None:
             kafka = kafka or http_options.kafka
-            http.tell(replace(http_options, kafka=kafka))
+            http.configure(replace(http_options, kafka=kafka))
             url = http.wait_ready()["http"]
-        on_ready({"kafka": kafka, "http": url, "pid": os.getpid(), "dir": told["dir"]})
-        ended, _, _ = select.select(children, [], [])  # nobody has more to say than that it ends
-    except _Asked:
+        on_ready({"kafka": kafka, "http": url, "pid": os.getpid(), "dir": report["dir"]})
+        ended, _, _ = select.select(children, [], [])  # readable only when one ends
+    except _StopRequested:
         return 0
     finally:
         signals.end()
-        for child in children:  # the broker last, for the others lean on it
+        for child in children:  # the broker last: the others use it
             child.stop(STOP_S)
-        if options is not None and options.ephemeral and told["dir"] is not None:
-            shutil.rmtree(told["dir"], ignore_errors=True)  # a broker that was killed could not
+        if options is not None and options.ephemeral and report["dir"] is not None:
+            shutil.rmtree(report["dir"], ignore_errors=True)  # a killed broker leaves it
     if broker not in ended:
-        raise CannotStart("the HTTP process died; its last lines are above. Start again")
-    raise CannotStart("the broker died; its last lines are above. Start again to recover its logs")
+        raise CannotStartError("the HTTP process ended; see the lines above. Start again")
+    raise CannotStartError("the broker ended; see the lines above. Start again to recover its logs")

@@ -104,7 +104,7 @@ def _refuse_at_top(response: type[ResponseT]) -> Callable[[Any, Refused], Respon
     assert "error_code" in make._fields, f"{response.__name__} has no error code of its own"
     has_message = "error_message" in make._fields
 
-    def refuse(request: object, refusal: Refused) -> ResponseT:
+    def refuse(_request: object, refusal: Refused) -> ResponseT:
         fields = {"error_message": refusal.message} if has_message else {}
         refused: ResponseT = make(error_code=refusal.code, **fields)
         return refused

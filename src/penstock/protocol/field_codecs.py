@@ -135,19 +135,19 @@ def _primitive_reader(shape: FieldShape, encoding: Encoding, *, raw_uuid: bool) 
 def _fixed_reader(layout: Struct) -> ReadField:
     unpack_from, size = layout.unpack_from, layout.size
 
-    def read_fixed(frame: memoryview, position: int, budget: ItemBudget) -> tuple[Any, int]:
+    def read_fixed(frame: memoryview, position: int, _budget: ItemBudget) -> tuple[Any, int]:
         return unpack_from(frame, position)[0], position + size
 
     return read_fixed
 
 
-def _read_code(frame: memoryview, position: int, budget: ItemBudget) -> tuple[ErrorCode, int]:
+def _read_code(frame: memoryview, position: int, _budget: ItemBudget) -> tuple[ErrorCode, int]:
     """A code that this version of the protocol does not define counts as an unknown error."""
     (code,) = _CODE.unpack_from(frame, position)
     return _CODES.get(code, ErrorCode.unknown_server_error), position + _CODE.size
 
 
-def _read_raw_uuid(frame: memoryview, position: int, budget: ItemBudget) -> tuple[bytes, int]:
+def _read_raw_uuid(frame: memoryview, position: int, _budget: ItemBudget) -> tuple[bytes, int]:
     following = position + TOPIC_ID_BYTES
     if following > len(frame):
         raise Malformed("a UUID is truncated", position)
@@ -163,7 +163,9 @@ def _read_uuid(frame: memoryview, position: int, budget: ItemBudget) -> tuple[UU
 def _string_reader(shape: FieldShape, encoding: Encoding) -> ReadField:
     read, name, nullable = encoding.read_nullable_string, shape.name, shape.nullable
 
-    def read_string(frame: memoryview, position: int, budget: ItemBudget) -> tuple[str | None, int]:
+    def read_string(
+        frame: memoryview, position: int, _budget: ItemBudget
+    ) -> tuple[str | None, int]:
         text, following = read(frame, position)
         if text is None and not nullable:
             raise Malformed(f"{name} is null", position)
@@ -176,7 +178,7 @@ def _bytes_reader(shape: FieldShape, encoding: Encoding, *, is_view: bool) -> Re
     read, name, nullable = encoding.read_nullable_bytes, shape.name, shape.nullable
 
     def read_bytes(
-        frame: memoryview, position: int, budget: ItemBudget
+        frame: memoryview, position: int, _budget: ItemBudget
     ) -> tuple[memoryview | bytes | None, int]:
         view, following = read(frame, position)
         if view is None:

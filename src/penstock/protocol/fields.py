@@ -200,7 +200,7 @@ def _read_fixed_bytes(frame: memoryview, position: int) -> tuple[memoryview | No
     return (None, position) if size == -1 else _read_view(frame, position, size)
 
 
-def _no_tags_to_skip(frame: memoryview, position: int, end: int) -> int:
+def _no_tags_to_skip(_frame: memoryview, position: int, _end: int) -> int:
     return position
 
 

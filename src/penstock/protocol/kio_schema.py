@@ -44,7 +44,7 @@ def _shape(field: Field[Any]) -> FieldShape:
     if is_array:
         bare, _ = _without_null(get_args(bare)[0])
     # Every dataclass among kio's field types is an entity.
-    structure = cast(EntityType, bare) if is_dataclass(bare) else None
+    structure = cast("EntityType", bare) if is_dataclass(bare) else None
     has_default = field.default is not MISSING
     return FieldShape(
         name=field.name,

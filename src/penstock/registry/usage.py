@@ -221,7 +221,7 @@ def write_report(use: SchemaUse, seen: UseCount) -> tuple[bytes, bytes]:
 
 
 def read_report(
-    key: bytes | None, value: bytes | None, timestamp: Millis
+    key: bytes | None, value: bytes | None, _timestamp: Millis
 ) -> KnownSince | UsageReport | None:
     """The report in a record; None if it cannot be read."""
     try:

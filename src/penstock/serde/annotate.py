@@ -32,7 +32,7 @@ def annotate(
     content: bytes,
     headers: Headers = (),
     side: Side = Side.VALUE,
-    type: SchemaType | None = None,
+    schema_type: SchemaType | None = None,
 ) -> list[Annotation]:
     """The parts of a key or value; the last one says why, if it is not a frame.
 
@@ -45,7 +45,7 @@ def annotate(
     where = side.header_name if frame.in_header else str(side)
     parts = _key_parts(frame, where)
     payload_at = 0 if frame.in_header else frame.position
-    if type is not None and LANGUAGES[type].has_messages:
+    if schema_type is not None and LANGUAGES[schema_type].has_messages:
         try:
             indexes, end = read_indexes(frame.source, frame.position)
         except BadFrameError as error:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,8 +46,10 @@ from penstock.serde.event_codec import InvalidValueError
 from penstock.serde.frame import Side
 from penstock.serde.language import LANGUAGES, Language
 from penstock.serde.schema_source import SchemaSource, UnusableSchemaError
-from penstock.serde.serde_stats import SerdeStats
 from penstock.serde.serializers import Deserializer, Serializer
+
+if TYPE_CHECKING:
+    from penstock.serde.serde_stats import SerdeStats
 
 __all__ = [
     "BatchDeserializer",

@@ -86,10 +86,10 @@ class DecodeError(ClientError):
 class EncodeError(ClientError):
     """A value that the schema does not allow."""
 
-    def __init__(self, subject: str, type: SchemaType, detail: str) -> None:
-        super().__init__(f"the value does not fit the {type} schema of {subject}: {detail}")
+    def __init__(self, subject: str, schema_type: SchemaType, detail: str) -> None:
+        super().__init__(f"the value does not fit the {schema_type} schema of {subject}: {detail}")
         self.subject = subject
-        self.type = type
+        self.type: SchemaType = schema_type
         self.detail = detail
 
     def at_row(self, row: int) -> "EncodeError":

@@ -225,7 +225,9 @@ class EmbeddedRegistry:
         """Start; returns when it serves."""
         assert self._process is None, "the registry runs"
         process = HttpProcess()
-        process.tell(HttpOptions(self._bootstrap, http_port=self._port, log_level=self._log_level))
+        process.configure(
+            HttpOptions(self._bootstrap, http_port=self._port, log_level=self._log_level)
+        )
         told = process.wait_ready()
         self._process = process
         self._port = int(told["http"].rpartition(":")[2].rstrip("/"))

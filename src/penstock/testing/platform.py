@@ -24,7 +24,7 @@ STEM_CHARACTERS_MAX: Final = 100  # a topic's name has 249 at most, and ours are
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class NotOurBroker(Exception):
+class ForeignBrokerError(Exception):
     """A fault was asked for, and the cluster is not ours to break."""
 
 
@@ -71,7 +71,7 @@ class Platform:
         options = HttpOptions(self.bootstrap, http_port=0, log_level="WARNING")
         if self._kafka is not None:  # schemas of tests do not belong with those of others
             options = replace(options, group=self.prefix, topic=f"_{self.prefix}")
-        self._http.tell(options)
+        self._http.configure(options)
         return self
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ class Platform:
         """The broker, if it is ours."""
         if isinstance(self._log, EmbeddedBroker):
             return self._log
-        raise NotOurBroker(f"{self.bootstrap} is no broker of ours: it is left in peace")
+        raise ForeignBrokerError(f"{self.bootstrap} is no broker of ours: it is left in peace")
 
     def kill(self) -> None:
         """End the broker at once (kill -9). What was acknowledged is there after `restart`."""

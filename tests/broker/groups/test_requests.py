@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 from penstock.broker.handlers import API_TABLE
 from penstock.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = (
     8,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -12,6 +11,9 @@ from penstock.errors import ErrorCode
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.control_records import read_marker
 from penstock.protocol.records import read_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PRODUCE, FETCH, INIT, ADD, ADD_OFFSETS, END = 0, 1, 22, 24, 25, 26
 DESCRIBE_PRODUCERS, DESCRIBE, LIST = 61, 65, 66

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import confluent_kafka
 import pytest
@@ -15,6 +15,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from penstock.testing.embedded import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PARTITIONS = 4
 MOVER = Path(__file__).parent / "move_records.py"

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
 from penstock.testing.embedded import EmbeddedBroker
-from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailableError
 from tests.support.wire import Wire
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 Notes = dict[str, Any]
 
@@ -257,7 +259,7 @@ def peers() -> Iterator[tuple[Peer, Peer]]:
     """Theirs and ours."""
     try:
         kafka = ApacheKafka(heap="512m", settings=["auto.create.topics.enable=false"])
-    except PeerUnavailable as reason:
+    except PeerUnavailableError as reason:
         pytest.skip(str(reason))
     ours = EmbeddedBroker(settings={"auto.create.topics.enable": "false"})
     now = int(time.time() * 1000)

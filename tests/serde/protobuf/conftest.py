@@ -63,7 +63,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
 
 
-class Unsayable(Exception):
+class NotExpressibleError(Exception):
     """Read by upb, and nothing that Arrow could show."""
 
 
@@ -265,7 +265,7 @@ def read(message_type: Any, payload: bytes, columns: Sequence[str] | None = None
         return None
     try:
         whole = shown(message)
-    except Unsayable:
+    except NotExpressibleError:
         return None
     return whole if columns is None else {name: whole[name] for name in columns}
 
@@ -298,7 +298,7 @@ def one(field: Any, value: Any) -> Any:
         return number(value)
     if field.message_type is None:
         if field.type == Field.TYPE_STRING and isinstance(value, bytes):
-            raise Unsayable  # proto2 lets any bytes be a string
+            raise NotExpressibleError  # proto2 lets any bytes be a string
         return value
     match field.message_type.full_name:
         case "google.protobuf.Timestamp":
@@ -312,14 +312,14 @@ def one(field: Any, value: Any) -> Any:
 
 def instant(seconds: int, nanos: int) -> datetime.datetime:
     if not (-62135596800 <= seconds <= 253402300799 and 0 <= nanos < 10**9):
-        raise Unsayable
+        raise NotExpressibleError
     return EPOCH + datetime.timedelta(seconds=seconds) + nanos // 1000 * MICROSECOND
 
 
 def span(seconds: int, nanos: int) -> datetime.timedelta:
     is_legal = abs(seconds) <= 315576000000 and abs(nanos) < 10**9 and seconds * nanos >= 0
     if not is_legal:
-        raise Unsayable
+        raise NotExpressibleError
     return datetime.timedelta(seconds=seconds) + math.trunc(nanos / 1000) * MICROSECOND
 
 

@@ -29,11 +29,11 @@ def test_no_extra_is_installed_here(name: str) -> None:
         require(name)
 
 
-@pytest.mark.parametrize(("schema", "type"), [(ORDER, "AVRO"), (JSON_ORDER, "JSON")])
+@pytest.mark.parametrize(("schema", "language"), [(ORDER, "AVRO"), (JSON_ORDER, "JSON")])
 def test_single_events_go_round(
-    penstock_schema: Any, penstock_producer: Any, penstock_consumer: Any, schema: Any, type: str
+    penstock_schema: Any, penstock_producer: Any, penstock_consumer: Any, schema: Any, language: str
 ) -> None:
-    producer = penstock_producer(value=penstock_schema(schema, type=type))
+    producer = penstock_producer(value=penstock_schema(schema, type=language))
     producer.send({"cents": 1250}, key="berlin").result(SOON_S)
     producer.send_many([{"cents": number} for number in range(100)])
     producer.flush()

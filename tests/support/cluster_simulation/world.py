@@ -6,13 +6,13 @@ process that spins cannot stop the clock, and a limit on steps finds it.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import heapq
 import random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from tests.support.cluster_simulation.event_loop import SimulatedLoop

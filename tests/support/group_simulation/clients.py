@@ -7,7 +7,6 @@ to do; only the checks of replies do.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.coordination.groups.commands import (
@@ -32,7 +31,6 @@ from penstock.coordination.groups.subscriptions import (
     write_embedded_assignment,
 )
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import CallerId
 from tests.support.group_simulation.coordinator import (
     GROUP,
     PARTITIONS,
@@ -45,6 +43,9 @@ from tests.support.group_simulation.coordinator import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.machine import CallerId
     from tests.support.group_simulation.world import World
 
 NOTHING: Final[frozenset[int]] = frozenset()

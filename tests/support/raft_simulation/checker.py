@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.consensus.raft import ReplicaKey, RoleChange, VoterSet
-from penstock.model import LeaderEpoch, NodeId, Offset
-from tests.support.raft_simulation.disk import Entry, Snapshot
-
 if TYPE_CHECKING:
+    from penstock.consensus.raft import ReplicaKey, RoleChange, VoterSet
+    from penstock.model import LeaderEpoch, NodeId, Offset
+    from tests.support.raft_simulation.disk import Entry, Snapshot
     from tests.support.raft_simulation.host import Host
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from penstock.consensus.raft import (
     BeginQuorumEpoch,
@@ -24,7 +24,11 @@ from penstock.consensus.raft import (
     VoterSet,
 )
 from penstock.errors import ErrorCode
-from tests.support.raft_simulation.host import Host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.raft_simulation.host import Host
 
 
 def describe(message: Request | Reply) -> str:

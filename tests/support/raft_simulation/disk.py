@@ -7,12 +7,14 @@ tail of the log, a truncation, a quorum state.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from penstock.consensus.raft import OffsetAndEpoch, QuorumState, VoterSet
 from penstock.model import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
 
 Entry: TypeAlias = tuple[LeaderEpoch, object]  # the value: a client's number, a set, a leader
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.consensus.raft import NO_DIRECTORY, AddVoter, RaftNode, RemoveVoter, Role, VoterChange
 from penstock.errors import Refused
 from penstock.model import NodeId, Offset
 from tests.support.raft_simulation.disk import Disk
 from tests.support.raft_simulation.host import Host, make_voter
-from tests.support.raft_simulation.network import Link
-from tests.support.raft_simulation.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.raft_simulation.network import Link
+    from tests.support.raft_simulation.world import World
 
 
 def crash(world: World, host: Host, *, is_power: bool) -> None:

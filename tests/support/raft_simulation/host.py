@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from penstock.consensus.raft import (
@@ -27,10 +26,14 @@ from penstock.consensus.raft import (
     VotersRecord,
 )
 from penstock.errors import ErrorCode
-from penstock.machine import CallerId
 from penstock.model import Millis, NodeId, Offset
-from tests.support.raft_simulation.checker import Checker
 from tests.support.raft_simulation.disk import Disk, Entry, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.machine import CallerId
+    from tests.support.raft_simulation.checker import Checker
 
 SNAPSHOT_BYTES = b"abc"  # its chunks only count bytes; the content is known to the checker
 

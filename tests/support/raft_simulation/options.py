@@ -5,11 +5,13 @@ which faults it meets. Printed when a seed fails.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.consensus.raft import RaftSettings
 from penstock.model import Millis
+
+if TYPE_CHECKING:
+    from random import Random
 
 FAULTS: Final = (
     "crash_process",

@@ -6,10 +6,9 @@ after each tick. Both report only what matters; `deliver` and `tick` report ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.consensus.raft import (
     AddVoter,
@@ -34,6 +33,9 @@ from tests.support.raft_simulation.describe import describe, headlines, status
 from tests.support.raft_simulation.disk import Disk
 from tests.support.raft_simulation.host import Caller, Host, make_voter
 from tests.support.raft_simulation.network import Link, Network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 class Message:

@@ -5,13 +5,15 @@ rest stays broken for good, and a record must be committed within bounded time.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from penstock.consensus.raft import VoterSet
-from penstock.model import NodeId
 from tests.support.raft_simulation.faults import INJECT, heal, overthrow
-from tests.support.raft_simulation.host import Host
 from tests.support.raft_simulation.world import World
+
+if TYPE_CHECKING:
+    from penstock.consensus.raft import VoterSet
+    from penstock.model import NodeId
+    from tests.support.raft_simulation.host import Host
 
 RECOVERY_MAX_MS: Final = 15_000  # of virtual time; a few elections
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.consensus.raft import (
     Effects,
@@ -26,6 +25,9 @@ from tests.support.raft_simulation.checker import Checker
 from tests.support.raft_simulation.host import Caller, Host, make_voter
 from tests.support.raft_simulation.network import Network
 from tests.support.raft_simulation.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class World:

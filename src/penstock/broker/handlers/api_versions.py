@@ -22,7 +22,7 @@ _METADATA_MIN: Final = 7  # metadata.version is the only feature whose lowest le
 _LEVEL_ZERO_FROM: Final = 4  # older clients reject features whose lowest level is 0
 
 
-def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def api_versions(context: Context, _request: ApiVersionsRequest) -> ApiVersionsResponse:
     """The table. A request that is too new is refused by the dispatcher, in version 0."""
     return ApiVersionsResponse(
         api_keys=[

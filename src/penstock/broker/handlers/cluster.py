@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.metadata_image import METADATA_PARTITION
@@ -70,6 +69,9 @@ from penstock.protocol.messages.quorum import (
     ListenerEndpoint,
     QuorumReplica,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ONE_RESULT_FROM: Final = 2  # UpdateFeatures: one error for all features
 
@@ -228,7 +230,7 @@ def alter_partition_reassignments(
 
 
 def list_partition_reassignments(
-    context: Context, request: ListPartitionReassignmentsRequest
+    _context: Context, _request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """None is ever under way: a change of order is done when it is decided."""
     return ListPartitionReassignmentsResponse()

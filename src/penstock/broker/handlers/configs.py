@@ -6,12 +6,10 @@ Settings of topics, brokers and groups are the controller's; log levels are this
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.described_configs import described_configs
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.metadata_image import ClusterController
 from penstock.broker.permissions import (
     AllOf,
     Operation,
@@ -50,6 +48,11 @@ from penstock.protocol.messages.configs import (
     ListConfigResourcesResponse,
     ListedConfigResource,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.broker.metadata_image import ClusterController
 
 LOGGER_ROOT: Final = "penstock"
 _LEVELS: Final = {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 from penstock.broker.handler import Answer, Context, Handler
@@ -19,7 +18,6 @@ from penstock.broker.permissions import (
     on_group,
 )
 from penstock.broker.replies import when_all, when_decided
-from penstock.coordination.groups.codec_consumer import Assignment
 from penstock.coordination.groups.commands import (
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
@@ -45,6 +43,11 @@ from penstock.protocol.messages.consumer_groups import (
     TopicIdPartitions,
 )
 from penstock.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from penstock.coordination.groups.codec_consumer import Assignment
 
 _OWN_IDS_FROM: Final = 1  # members generate their ids; before, an empty one requests one
 

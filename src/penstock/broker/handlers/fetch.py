@@ -7,21 +7,17 @@ when it is woken. Records leave as views of the page cache; nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.broker.fetch_sessions import NO_SESSION, FetchPlan, FetchPosition
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.long_poll import LongPoll
-from penstock.broker.partition import Partition
 from penstock.broker.partition_lookup import current_leader, endpoints_of, find_partition
 from penstock.broker.permissions import AnyOf, Operation, on_cluster, on_each_topic
 from penstock.broker.quotas import QuotaKind
 from penstock.errors import ErrorCode, Refused
-from penstock.log.partition_log import PartitionLog
 from penstock.model import LeaderEpoch, Offset
-from penstock.protocol.fields import TopicKey
 from penstock.protocol.messages.fetch import (
     FETCH,
     READ_COMMITTED,
@@ -34,6 +30,13 @@ from penstock.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.broker.partition import Partition
+    from penstock.log.partition_log import PartitionLog
+    from penstock.protocol.fields import TopicKey
 
 WAIT_S_MAX: Final = 600.0
 NO_RECORDS: Final = memoryview(b"")

@@ -10,15 +10,13 @@ OffsetForLeaderEpoch: where a leader epoch ended, so that a reader can detect a 
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.handler import Answer, Context, Handler, deferred_from
 from penstock.broker.opening import memory_to_open
-from penstock.broker.partition import Partition
 from penstock.broker.partition_lookup import find_leader
 from penstock.broker.permissions import AnyOf, Operation, on_cluster, on_each_topic
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.log.partition_log import PartitionLog
 from penstock.log.time_lookup import (
     CandidateBatch,
     TimestampMatch,
@@ -48,6 +46,10 @@ from penstock.protocol.messages.list_offsets import (
     OffsetForLeaderEpochResponse,
 )
 from penstock.protocol.records import OPENED_BYTES_MAX
+
+if TYPE_CHECKING:
+    from penstock.broker.partition import Partition
+    from penstock.log.partition_log import PartitionLog
 
 OPENED_ON_LOOP_BYTES: Final = 8 << 10
 _SINCE: Final = {  # the first version with each special timestamp

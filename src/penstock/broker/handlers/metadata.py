@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.metadata_image import INTERNAL_TOPICS, ClusterController, KnownTopic
@@ -37,6 +36,9 @@ from penstock.protocol.messages.metadata import (
     MetadataTopic,
     TopicCursor,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PARTITIONS_PER_RESPONSE_MAX: Final = 2000
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from penstock.broker.broker import ClusterView
 from penstock.broker.coordinators import partition_of
 from penstock.broker.group_coordinators import OFFSETS_TOPIC
 from penstock.broker.handler import Answer, Context, Handler, Held, hold, result_of
@@ -32,7 +30,6 @@ from penstock.coordination.groups.commands import (
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred, TransactionMark
 from penstock.model import ProducerEpoch, ProducerId, TopicPartition
-from penstock.protocol.fields import TopicKey
 from penstock.protocol.messages.offsets import (
     OFFSET_COMMIT,
     OFFSET_DELETE,
@@ -60,6 +57,12 @@ from penstock.protocol.messages.transactions import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitTopicResult,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from penstock.broker.broker import ClusterView
+    from penstock.protocol.fields import TopicKey
 
 ResponseT = TypeVar("ResponseT")
 UNKNOWN_TOPIC: Final = ErrorCode.unknown_topic_or_partition
@@ -167,7 +170,7 @@ def txn_offset_commit(
         return when_replied(_commit_in_transaction(context, request, offsets), respond)
 
     async def commit_when_verified(
-        held: Held[TxnOffsetCommitResponse],
+        _held: Held[TxnOffsetCommitResponse],
     ) -> TxnOffsetCommitResponse:
         try:
             await result_of(verified)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.broker import admission
 from penstock.broker.admission import RefusedRecords
@@ -23,7 +23,6 @@ from penstock.broker.handler import (
     result_of,
 )
 from penstock.broker.metadata_image import INTERNAL_TOPICS
-from penstock.broker.partition import Partition
 from penstock.broker.partition_lookup import current_leader, endpoints_of, find_partition
 from penstock.broker.permissions import AllOf, Operation, on_each_topic, on_transactional_id
 from penstock.broker.quotas import QuotaKind
@@ -42,6 +41,9 @@ from penstock.protocol.messages.produce import (
     ProduceResponse,
     RecordError,
 )
+
+if TYPE_CHECKING:
+    from penstock.broker.partition import Partition
 
 ABORTABLE_FROM: Final = 11  # TRANSACTION_ABORTABLE
 VERIFY_TRIES_MAX: Final = 3

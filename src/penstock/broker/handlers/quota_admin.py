@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.permissions import Operation, on_cluster
 from penstock.broker.replies import controller_of, error_of, when_controller_decided
 from penstock.coordination.controller.commands import AlterQuotas, QuotaChange
-from penstock.coordination.controller.events import QuotaEntity
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.messages.quotas import (
     ALTER_CLIENT_QUOTAS,
@@ -27,6 +25,11 @@ from penstock.protocol.messages.quotas import (
     QuotaEntityPart,
     QuotaValue,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.coordination.controller.events import QuotaEntity
 
 _ENTITY_TYPES: Final = ("user", "client-id", "ip")
 

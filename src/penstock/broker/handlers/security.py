@@ -55,17 +55,17 @@ def _no_acls() -> Refused:
     )
 
 
-def describe_acls(context: Context, request: AclFilter) -> DescribeAclsResponse:
+def describe_acls(_context: Context, _request: AclFilter) -> DescribeAclsResponse:
     """There are none."""
     raise _no_acls()
 
 
-def create_acls(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+def create_acls(_context: Context, _request: CreateAclsRequest) -> CreateAclsResponse:
     """None can be created."""
     raise _no_acls()
 
 
-def delete_acls(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
+def delete_acls(_context: Context, _request: DeleteAclsRequest) -> DeleteAclsResponse:
     """None can be deleted."""
     raise _no_acls()
 
@@ -74,28 +74,28 @@ _NO_TOKENS = "delegation tokens need a secret key, which this broker does not ha
 
 
 def create_delegation_token(
-    context: Context, request: CreateDelegationTokenRequest
+    _context: Context, _request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     """Tokens are disabled."""
     raise Refused(ErrorCode.delegation_token_auth_disabled, _NO_TOKENS)
 
 
 def renew_delegation_token(
-    context: Context, request: RenewDelegationTokenRequest
+    _context: Context, _request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     """Tokens are disabled."""
     raise Refused(ErrorCode.delegation_token_auth_disabled, _NO_TOKENS)
 
 
 def expire_delegation_token(
-    context: Context, request: ExpireDelegationTokenRequest
+    _context: Context, _request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
     """Tokens are disabled."""
     raise Refused(ErrorCode.delegation_token_auth_disabled, _NO_TOKENS)
 
 
 def describe_delegation_token(
-    context: Context, request: DescribeDelegationTokenRequest
+    _context: Context, _request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     """Only authenticated clients may describe tokens, and there is no authentication yet."""
     raise Refused(
@@ -104,7 +104,7 @@ def describe_delegation_token(
 
 
 def describe_user_scram_credentials(
-    context: Context, request: DescribeUserScramCredentialsRequest
+    _context: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """No user has credentials: an empty list for all users, "not found" for each named one."""
     counts = Counter(user.name for user in request.users or ())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.broker.described_configs import described_configs
 from penstock.broker.handler import Answer, Context, Handler
@@ -43,6 +42,9 @@ from penstock.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DEFAULT: Final = -1  # partitions or replicas of a new topic: as the broker is configured
 TO_HIGH_WATERMARK: Final = -1

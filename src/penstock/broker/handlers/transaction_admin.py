@@ -5,8 +5,7 @@ WriteTxnMarkers is how coordinators end a transaction in a partition, and operat
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import re2
 
@@ -54,6 +53,9 @@ from penstock.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def describe_transactions(

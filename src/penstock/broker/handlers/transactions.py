@@ -6,8 +6,7 @@ newest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.broker.coordinators import partition_of
 from penstock.broker.handler import Answer, Context, Handler
@@ -52,6 +51,9 @@ from penstock.protocol.messages.transactions import (
     InitProducerIdResponse,
     TransactionPartitions,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _PRODUCER_FENCED_FROM: Final = {  # before, INVALID_PRODUCER_EPOCH

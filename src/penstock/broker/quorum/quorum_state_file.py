@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 from penstock.consensus.raft import QuorumState, ReplicaKey
 from penstock.consensus.raft.voters import NO_DIRECTORY
@@ -18,6 +17,7 @@ from penstock.model import LeaderEpoch, NodeId
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from uuid import UUID
 
 FILE_NAME: Final = "quorum-state"
 _VERSION: Final = 1

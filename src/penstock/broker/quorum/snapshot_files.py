@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.quorum.control_records import (
@@ -31,7 +32,6 @@ from penstock.protocol.key_values import build_pairs, read_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from penstock.machine import JournalRecord
     from penstock.protocol.key_values import Pair
@@ -48,7 +48,7 @@ def snapshot_path(folder: Path, snapshot: OffsetAndEpoch) -> Path:
 
 def find_snapshots(folder: Path) -> list[OffsetAndEpoch]:
     """Every complete snapshot, the newest last; what an interrupted write left is removed."""
-    names = os.listdir(folder)
+    names = [entry.name for entry in folder.iterdir()]
     remove_files(str(folder / name) for name in names if name.endswith(_PART))
     matches = (_NAME.fullmatch(name) for name in names)
     return sorted(
@@ -67,7 +67,7 @@ def write_snapshot(
 ) -> None:
     """Write, sync and name a snapshot. Takes seconds for a large cluster: run it in a thread."""
     path = snapshot_path(folder, snapshot)
-    part = f"{path}{_PART}"
+    part = Path(f"{path}{_PART}")
     epoch = snapshot.epoch
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
@@ -86,7 +86,7 @@ def write_snapshot(
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.rename(part, path)
+    part.rename(path)
     sync_folder(str(folder))
 
 
@@ -97,7 +97,7 @@ class SnapshotDownload:
         self.snapshot = snapshot
         self._folder = folder
         self._path = snapshot_path(folder, snapshot)
-        self._part = f"{self._path}{_PART}"
+        self._part = Path(f"{self._path}{_PART}")
         os.close(os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
 
     def write(self, position: int, chunk: bytes) -> None:
@@ -108,7 +108,7 @@ class SnapshotDownload:
         finally:
             os.close(descriptor)
         if written != len(chunk):
-            raise OSError(28, "the chunk was not written whole", self._part)
+            raise OSError(28, "the chunk was not written whole", str(self._part))
 
     def finish(self) -> bool:
         """Sync and name it, if it is complete; False: it is damaged, and removed."""
@@ -116,26 +116,26 @@ class SnapshotDownload:
             for _ in read_snapshot_file(self._part):
                 pass
         except Malformed:
-            remove_files((self._part,))
+            remove_files((str(self._part),))
             return False
         descriptor = os.open(self._part, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        os.rename(self._part, self._path)
+        self._part.rename(self._path)
         sync_folder(str(self._folder))
         return True
 
 
 def read_snapshot(folder: Path, snapshot: OffsetAndEpoch) -> Iterator[VoterSet | Sequence[Pair]]:
     """The voter set, then the events in chunks. Malformed: it is damaged or incomplete."""
-    return read_snapshot_file(str(snapshot_path(folder, snapshot)))
+    return read_snapshot_file(snapshot_path(folder, snapshot))
 
 
-def read_snapshot_file(path: str) -> Iterator[VoterSet | Sequence[Pair]]:
+def read_snapshot_file(path: Path) -> Iterator[VoterSet | Sequence[Pair]]:
     """As `read_snapshot`, of a file under any name."""
-    with open(path, "rb", buffering=0) as file:
+    with path.open("rb", buffering=0) as file:
         content = file.read()
     has_footer, end = False, 0
     for position, header in iterate_headers(content, 0):

@@ -61,7 +61,7 @@ copy_memory: Any = _function("memcpy", _address(_address, _address, types.intp))
 move_memory: Any = _function("memmove", _address(_address, _address, types.intp))  # may overlap
 
 
-def _word_at(_: Any, address: Any) -> Any:
+def _word_at(_: Any, _pointer: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = context.get_value_type(signature.return_type)
         return builder.load(builder.inttoptr(arguments[0], word.as_pointer()))

@@ -54,7 +54,7 @@ def _may_grant_vote(replica: Replica, vote: Vote) -> bool:
     return state.leader_id is None and state.voted in (None, vote.candidate)
 
 
-def _may_grant_pre_vote(replica: Replica, vote: Vote) -> bool:
+def _may_grant_pre_vote(replica: Replica, _vote: Vote) -> bool:
     """Refused by a leader and by those that receive records from one.
 
     A follower that has not fetched yet grants: it only knows of the leader, which may be dead.

@@ -265,7 +265,7 @@ def _apply_time(state: GroupsState, note: TimersAdvanced) -> None:
     state.timers.advance(note.now)
 
 
-def _apply_awake(state: GroupsState, note: SessionsStarted) -> None:
+def _apply_awake(state: GroupsState, _note: SessionsStarted) -> None:
     state.has_started_sessions = True
     state.replayed.clear()
 

@@ -4,8 +4,7 @@ A commit is accepted from a live member of the current generation, from any clie
 without members, and inside a transaction from the producer; from a fenced member never.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.coordination.groups.codec import offset_of, read_offset_value, write_offset_value
 from penstock.coordination.groups.codec_consumer import StoredCurrent
@@ -39,6 +38,9 @@ from penstock.coordination.groups.timers import SESSION, TimerKey
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Reply, Step
 from penstock.model import Millis, Moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NO_GENERATION: Final = -1
 _ACCEPTED: Final = CommitReply((ErrorCode.none,))  # a commit of one offset, as most are

@@ -7,8 +7,7 @@ nothing; what was committed stays until it is deleted or expires.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Final, TypeAlias, assert_never
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, assert_never
 
 from penstock.coordination.groups.apply import apply_event, replay_target
 from penstock.coordination.groups.codec import OFFSET_KEY, read_events, write_event
@@ -53,11 +52,15 @@ from penstock.coordination.groups.decide_offsets import (
 )
 from penstock.coordination.groups.decide_timeouts import decide_tick
 from penstock.coordination.groups.events import Event, TransactionEnded
-from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import ConsumerGroup, GroupsState
 from penstock.coordination.groups.validate import validate
 from penstock.machine import JournalRecord, Outcome, TransactionMark
 from penstock.model import Millis, Moment, ProducerId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.coordination.groups.settings import GroupSettings
 
 IMMEDIATELY: Final = Millis(0)
 

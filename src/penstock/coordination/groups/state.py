@@ -5,7 +5,7 @@ log. A group exists if it has a record of its own, or offsets (then it is a *sim
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from penstock.coordination.groups.codec_classic import StoredGroup, StoredMember
@@ -20,7 +20,9 @@ from penstock.coordination.groups.codec_consumer import (
 from penstock.coordination.groups.group_moves import ClassicState, ConsumerState
 from penstock.coordination.groups.timers import Timers
 from penstock.machine import CallerId
-from penstock.model import ProducerId
+
+if TYPE_CHECKING:
+    from penstock.model import ProducerId
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 

@@ -1,7 +1,7 @@
 """The invariants of a group coordinator, for tests and simulations."""
 
 from collections import Counter
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 from penstock.coordination.groups.classic_rebalance import common_protocols
 from penstock.coordination.groups.codec_consumer import MemberState
@@ -14,6 +14,9 @@ from penstock.coordination.groups.state import (
     PartitionKey,
 )
 from penstock.coordination.groups.timers import SESSION, TimerKey
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 
 def validate(state: GroupsState) -> None:

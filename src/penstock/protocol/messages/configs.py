@@ -181,7 +181,7 @@ LIST_CONFIG_RESOURCES: Final = bind(
     older_request=Older(
         0,
         _ListClientMetrics,
-        lambda old: ListConfigResourcesRequest((CLIENT_METRICS,)),
-        lambda new: _ListClientMetrics(),
+        lambda _old: ListConfigResourcesRequest((CLIENT_METRICS,)),
+        lambda _new: _ListClientMetrics(),
     ),
 )

@@ -199,7 +199,7 @@ _PARTITION: Final = Struct(
 _NO_PARTITION_TAGS: Final = (None, INT_64_MAX)
 
 
-class _HasTags(Exception):
+class _HasTags(Exception):  # noqa: N818 - not an error: another way is taken
     """A request with tagged fields: the schemas' codec reads those."""
 
 

@@ -44,7 +44,7 @@ class DescribeLogDirsResponse(NamedTuple):
     results: Sequence[DescribedLogDir] = ()
 
 
-def _refuse_describe(request: DescribeLogDirsRequest, refusal: Refused) -> DescribeLogDirsResponse:
+def _refuse_describe(_request: DescribeLogDirsRequest, refusal: Refused) -> DescribeLogDirsResponse:
     """Before version 3 only log directories have error codes."""
     return DescribeLogDirsResponse(refusal.code, [DescribedLogDir("", refusal.code)])
 

@@ -45,7 +45,7 @@ def build(app: FastAPI, node: RegistryNode, forwarder: Forwarder, guard: Guard) 
 
 def _add_error_handlers(app: FastAPI, forwarder: Forwarder) -> None:
     @app.exception_handler(DeclinedError)
-    async def on_declined(request: Request, refusal: DeclinedError) -> Response:
+    async def on_declined(_request: Request, refusal: DeclinedError) -> Response:
         return error_response(refusal)
 
     @app.exception_handler(NotPrimaryError)
@@ -56,21 +56,21 @@ def _add_error_handlers(app: FastAPI, forwarder: Forwarder) -> None:
             return error_response(refusal)
 
     @app.exception_handler(HTTPException)
-    async def on_http_error(request: Request, error: HTTPException) -> Response:
+    async def on_http_error(_request: Request, error: HTTPException) -> Response:
         return http_error(error.status_code, HTTPStatus(error.status_code).phrase)
 
     @app.exception_handler(RequestValidationError)
-    async def on_bad_option(request: Request, error: RequestValidationError) -> Response:
+    async def on_bad_option(_request: Request, _error: RequestValidationError) -> Response:
         return http_error(
             404, "Not Found"
         )  # as Confluent responds to an option that is not a number
 
     @app.exception_handler(ClientDisconnect)
-    async def on_disconnect(request: Request, error: ClientDisconnect) -> Response:
+    async def on_disconnect(_request: Request, _error: ClientDisconnect) -> Response:
         logger.debug("a client closed its connection before its request was complete")
         return http_error(400, "the request is not complete")  # the client is disconnected
 
     @app.exception_handler(Exception)
-    async def on_bug(request: Request, error: Exception) -> Response:
+    async def on_bug(_request: Request, error: Exception) -> Response:
         logger.error("a request failed", exc_info=error)
         return json_response({"error_code": 500, "message": "Internal Server Error"}, 500)

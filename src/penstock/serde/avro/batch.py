@@ -12,13 +12,12 @@ text, decoded row by row and so much slower.
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.columns.arrow_records import ArrowArray
-from penstock.columns.avro.dict_program import AvroDictProgram
 from penstock.columns.avro.read_program import AvroFault
 from penstock.columns.avro.run import decode, encode, encode_dicts
 from penstock.columns.compiled import Bytes, Int64s, read_only
@@ -44,6 +43,9 @@ from penstock.serde.avro.rows import (
     payloads_of,
 )
 from penstock.serde.avro.types import NotExpressibleError, arrow_type
+
+if TYPE_CHECKING:
+    from penstock.columns.avro.dict_program import AvroDictProgram
 
 __all__ = ["AvroBatchDecoder", "AvroBatchEncoder", "AvroFault"]
 

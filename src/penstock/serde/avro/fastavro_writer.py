@@ -63,6 +63,6 @@ class FastavroWriter:
 
 def _parsed(schema: AvroSchema) -> Any:
     try:
-        return parse_schema(cast(Any, json.loads(schema.formatted("resolved"))))
+        return parse_schema(cast("Any", json.loads(schema.formatted("resolved"))))
     except (SchemaParseException, UnknownType, ValueError, KeyError) as error:
         raise InvalidSchemaError(f"fastavro does not accept it: {error}") from None

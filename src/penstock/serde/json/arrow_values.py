@@ -26,7 +26,7 @@ _is_finite: Any = pc.is_finite  # pyarrow's functions are made at run time: no t
 _list_lengths: Any = pc.list_value_length
 
 
-class NotPlain(Exception):
+class NotPlain(Exception):  # noqa: N818 - not an error: another way is taken
     """Something that has to be looked at row by row."""
 
 
