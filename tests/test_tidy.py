@@ -41,7 +41,6 @@ MACHINE_FILES = {
 MODULES_TWICE = {
     "aio",
     "control_records",
-    "fields",
     "model",
     "node",
     "outcome",

@@ -36,7 +36,7 @@ from penstock.coordination.groups.events import (
     TargetAssignmentSet,
     TargetEpochSet,
 )
-from penstock.coordination.groups.fields import FieldReader, write_compact_bytes
+from penstock.coordination.groups.record_fields import FieldReader, write_compact_bytes
 from penstock.errors import Malformed
 from penstock.machine import JournalRecord, TransactionMark
 from penstock.model import NO_EPOCH, LeaderEpoch, Millis, Offset

@@ -8,7 +8,7 @@ Values of versions 0 to 4 are read; Kafka 4 writes version 3, and so do we.
 
 from typing import Final, NamedTuple
 
-from penstock.coordination.groups.fields import (
+from penstock.coordination.groups.record_fields import (
     INT16,
     INT32,
     INT64,

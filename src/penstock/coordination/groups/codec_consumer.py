@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from penstock.coordination.groups.fields import (
+from penstock.coordination.groups.record_fields import (
     INT16,
     INT32,
     INT64,

@@ -12,7 +12,7 @@ from uuid import UUID
 import re2
 
 from penstock.coordination.groups.codec_consumer import Assignment
-from penstock.coordination.groups.fields import INT16, INT32, FieldReader, write_string
+from penstock.coordination.groups.record_fields import INT16, INT32, FieldReader, write_string
 from penstock.coordination.groups.state import TopicCatalogue
 from penstock.errors import ErrorCode, Malformed, Refused
 
