@@ -1,4 +1,4 @@
-# The front door. Each target makes what it needs first; a second call finds it made.
+# Each target first makes what it needs; CONTRIBUTING.md lists the targets.
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +11,7 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
-		{ echo "python3 cannot make virtual environments here: install python3-venv (Debian: apt-get install python3-venv)"; exit 1; }
+		{ echo "python3 cannot create virtual environments: install python3-venv (Debian: apt-get install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/penstock warm
 	@touch $@
@@ -44,21 +44,21 @@ test: check
 test-all: check
 	$(PYTEST)
 
-# Branch coverage of src by the fast tests, printed and in build/coverage. Not part of `make test`: with it the tests take
-# almost twice the processor time. Processes that tests start do not count.
+# Branch coverage of src by the fast tests, printed and in build/coverage. Not part of `make test`, because it almost doubles
+# the CPU time. Processes that tests start are not measured.
 coverage: $(READY)
 	$(PYTEST) -m "not slow" --cov --cov-report=term --cov-report=html:build/coverage
 
-# Spark and the peers of the benches run on Java; Penstock itself does not.
+# Spark and the peers of the benchmarks need Java; Penstock itself does not.
 java:
 	@java -version >/dev/null 2>&1 || \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -q && apt-get install -y -q openjdk-17-jre-headless maven; \
 	else \
-		echo "Java 17 or newer is needed here: install it (Debian: apt-get install openjdk-17-jre-headless maven)"; \
+		echo "Java 17 or newer is required: install it (Debian: apt-get install openjdk-17-jre-headless maven)"; \
 	fi
 
-# What some tests need beside Python: real peers. Without them these tests are skipped, and the run says so.
+# Programs that some tests need. Without them these tests are skipped, and the run lists them.
 tools: java
 	@for tool in kcat:kcat systemd-analyze:systemd; do \
 		package=$${tool#*:}; command -v $${tool%:*} >/dev/null || \
@@ -69,11 +69,11 @@ tools: java
 		fi; \
 	done
 
-# Every bench beside its peers; `make bench BENCH=--quick` leaves out those that start Java, `BENCH="serde log"` runs these.
+# All benchmarks; `make bench BENCH=--quick` omits those that start Java, `BENCH="serde log"` runs these two.
 bench: $(READY) java
 	$(BIN)/python -m bench $(BENCH)
 
-# A shop on a platform of its own, until Ctrl-C. ONCE=1 stops by itself; DIR=folder keeps the logs there.
+# A shop on its own platform, until Ctrl-C. ONCE=1 stops at the end; DIR=folder stores the logs there.
 demo: $(READY) java
 	$(BIN)/python -m examples.demo
 
@@ -81,7 +81,7 @@ demo: $(READY) java
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
 
-# The terminal that README shows, drawn anew from what the commands say.
+# The terminal of README.md, with the current output of its commands.
 pictures: $(READY)
 	$(BIN)/python -m examples.screenshot docs/pictures/terminal.svg
 

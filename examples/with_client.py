@@ -17,7 +17,7 @@ from examples.orders.expected_results import WINDOW_MS
 from examples.orders.shop_data import PAY_WITHIN_MS
 from penstock import Consumer, Contract, Event, Registry
 
-IDLE_S = 30.0  # without any event: then something is wrong
+IDLE_S = 30.0  # without any event: then the example fails
 TAKE_MAX = 2_000
 Step = Callable[[str], None]
 

@@ -85,33 +85,20 @@ FORBIDDEN_PHRASES = re.compile(
 )
 PART_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 NOT_PLAIN_YET = {
-    "examples/customer_table.py",
-    "examples/demo.py",
-    "examples/demo_platform.py",
-    "examples/orders",
-    "examples/quarantined.py",
-    "examples/shop.py",
-    "examples/with_client.py",
-    "examples/with_spark.py",
     "src/penstock/broker",
     "src/penstock/columns",
     "src/penstock/consensus",
     "src/penstock/node",
-    "src/penstock/protocol",
-    "src/penstock/registry",
     "src/penstock/serde",
     "src/penstock/testing",
     "tests/broker",
     "tests/columns",
     "tests/conftest.py",
-    "tests/examples",
     "tests/faults",
     "tests/interop",
     "tests/node",
-    "tests/protocol",
     "tests/registry",
     "tests/serde",
-    "tests/spark",
     "tests/support",
 }
 

@@ -34,10 +34,10 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(command: str, folder: Path) -> str:
     """A command by the interpreter that the tests' environment was made with, never in that."""
     own = Path(sys.executable).parent
-    elsewhere = [one for one in os.environ["PATH"].split(os.pathsep) if Path(one) != own]
+    other_folders = [one for one in os.environ["PATH"].split(os.pathsep) if Path(one) != own]
     environment = {
         **os.environ,
-        "PATH": os.pathsep.join([f"{sys.base_prefix}/bin", *elsewhere]),
+        "PATH": os.pathsep.join([f"{sys.base_prefix}/bin", *other_folders]),
         "PIP_REQUIRE_VIRTUALENV": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }

@@ -25,15 +25,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS_MAX + 300)]
 
 def revenue(bootstrap: str, registry_url: str) -> dict[tuple[int, str], tuple[int, int]]:
     """What is in the compacted topic: the last value of each key."""
-    found: dict[tuple[int, str], tuple[int, int]] = {}
+    totals: dict[tuple[int, str], tuple[int, int]] = {}
     with (
         Registry(registry_url) as registry,
         Consumer(bootstrap, "revenue", "test", registry=registry) as consumer,
     ):
         for event in consumer.events(idle_s=10):
             hour = round(event.value["hour"].timestamp() * 1000)
-            found[hour, event.value["country"]] = (event.value["orders"], event.value["cents"])
-    return found
+            totals[hour, event.value["country"]] = (event.value["orders"], event.value["cents"])
+    return totals
 
 
 def test_every_command_from_a_laptop_to_a_cluster_does_what_the_page_says(
@@ -53,6 +53,6 @@ def test_every_command_from_a_laptop_to_a_cluster_does_what_the_page_says(
     addresses["--port 7077"] = f"--port {port}"
     assert follow(PAGE.read_text()) == 3
     orders = importlib.import_module("examples.orders")
-    wanted = orders.expected(orders.generate(seed=7, orders=600)).revenue
-    found = revenue(addresses["127.0.0.1:9092"], f"http://{addresses['127.0.0.1:8081']}")
-    assert found == {key: tuple(total) for key, total in wanted.items()}
+    expected = orders.expected(orders.generate(seed=7, orders=600)).revenue
+    totals = revenue(addresses["127.0.0.1:9092"], f"http://{addresses['127.0.0.1:8081']}")
+    assert totals == {key: tuple(total) for key, total in expected.items()}

@@ -44,7 +44,9 @@ def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
     for page in pages:
         loads = LoadedAddresses()
         loads.feed(page.read_text())
-        external = [one for one in loads.addresses if one.startswith(("http:", "https:", "//"))]
+        external = [
+            address for address in loads.addresses if address.startswith(("http:", "https:", "//"))
+        ]
         if external:
             outside[page.name] = external
     assert not outside
@@ -58,8 +60,8 @@ def test_the_api_reference_has_every_public_name_once(site: Path) -> None:
         for name in public_names(package):
             title = f'id="{package}.{name}"'
             in_penstock = f'id="penstock.{name}"'
-            found = sum(title in text or in_penstock in text for text in pages.values())
-            assert found == 1, f"{package}.{name}"
+            count = sum(title in text or in_penstock in text for text in pages.values())
+            assert count == 1, f"{package}.{name}"
 
 
 def test_code_is_highlighted_and_words_for_tests_are_removed(site: Path) -> None:
@@ -89,5 +91,5 @@ def test_pictures_load_nothing() -> None:
         ElementTree.fromstring(text)
         names = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xhtml"}
         addresses = set(re.findall(r"https?://[^\s\"')<]+", text)) - names
-        loaded = [one for one in addresses if f'href="{one}' in text or f"url({one}" in text]
+        loaded = [url for url in addresses if f'href="{url}' in text or f"url({url}" in text]
         assert not loaded, picture.name
