@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
+from penstock.http.guard import Guard
 from penstock.node.http_process import HttpOptions
-from penstock.registry.http.guard import Guard
 
 HOSTS = ["evil.example", "evil.example:8081", "localhost.evil.example", "127.0.0.1.evil.example"]
 OURS = ["localhost", "localhost:8081", "127.0.0.1:8081", "[::1]:8081", "10.1.2.3", "a.localhost"]

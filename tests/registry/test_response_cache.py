@@ -2,11 +2,11 @@
 
 import pytest
 
+from penstock.http.http_protocol import ResponseBytes
 from penstock.registry.http import response_cache as module
 from penstock.registry.http.response_cache import (
     CachedRequest,
     CachedResponse,
-    ResponseBytes,
     ResponseCache,
 )
 from penstock.registry.store.events import (

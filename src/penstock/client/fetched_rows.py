@@ -54,7 +54,7 @@ class FetchedRows:
     """Rows of one topic, in the order they were taken."""
 
     def __init__(self, parts: Sequence[PageRows]) -> None:
-        self.parts = [part for part in parts if part.rows]
+        self.parts: list[PageRows] = [part for part in parts if part.rows]
         self._ends = np.cumsum([part.rows for part in self.parts], dtype=np.int64)
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
@@ -46,6 +46,9 @@ class HttpOptions:
     head_s: float = 10.0  # a request's head must be there so soon
     body_s: float = 60.0  # then its body
     connections_max: int = 4_096
+    allowed_origins: tuple[str, ...] = ()  # of web pages that may use the services (CORS)
+    logs_access: bool = False  # a line for each request
+    gateway: dict[str, int] = field(default_factory=dict)  # settings by name
 
     @property
     def shown_host(self) -> str:

@@ -1,4 +1,7 @@
-"""The HTTP process: builds the registry, serves until told to stop, and stops in good order."""
+"""The HTTP process: registry and gateway behind one address, until it is told to stop.
+
+The last to start is the first to stop: streams and members end before the registry does.
+"""
 
 import asyncio
 import gc
@@ -15,16 +18,24 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
+from penstock.gateway.gateway_app import GatewayFront, gateway_service
+from penstock.gateway.gateway_app import build as build_gateway
+from penstock.gateway.gateway_node import GatewayNode
+from penstock.gateway.settings import gateway_settings
+from penstock.http import openapi_page
+from penstock.http.guard import Guard
+from penstock.http.http_protocol import ConnectionLimits, RepeatingProtocol
+from penstock.http.openapi_page import reference
+from penstock.http.site import HttpService, Site
 from penstock.link.settings import read_properties
 from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
 from penstock.node.listen_address import CannotListenError, raise_file_limit
 from penstock.registry.election import Election, PrimaryCandidate
-from penstock.registry.http.app import build
+from penstock.registry.http.app import build as build_registry
 from penstock.registry.http.forward import Forwarder
-from penstock.registry.http.front import Front
-from penstock.registry.http.guard import Guard
-from penstock.registry.http.http_protocol import ConnectionLimits, RepeatingProtocol
+from penstock.registry.http.front import ROOTS, Front
+from penstock.registry.http.responses import http_error
 from penstock.registry.kafka_journal import SchemaTopicSettings
 from penstock.registry.registry_node import RegistryNode
 from penstock.version import __version__
@@ -80,28 +91,54 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
     node = RegistryNode(topic_settings, clock)
     forwarder = Forwarder(node, candidate.url)
     election = Election(node, kafka, options.group, candidate, session_ms=options.session_ms)
+    gateway = GatewayNode(gateway_settings(kafka, candidate.url, options.gateway))
     try:
         await node.start()
         election.start()
         await election.first_known()
         gc.freeze()  # what stands now stands until the end: no collection looks at it again
         sys.setswitchinterval(SWITCH_S)
-        app = FastAPI(
-            title="Penstock",
-            version=__version__,
-            redirect_slashes=False,
-            docs_url=None,  # theirs loads from elsewhere; ours is `registry.http.reference`
-            redoc_url=None,
-        )
-        guard = Guard((options.host, options.shown_host, *options.allowed_hosts))
-        front = build(app, node, forwarder, guard)
-        server = _server(front, _limits(options), lambda: on_ready(candidate.url))
+        front = build_registry(registry_app(), node, forwarder)
+        site = _site(options, front, gateway)
+        server = _server(front, site, _limits(options), lambda: on_ready(candidate.url))
         await _serve_until_asked(server, listener)
     finally:
         listener.close()
+        await gateway.stop()
         await election.stop()
         await forwarder.close()
         await node.stop()
+
+
+def registry_app() -> FastAPI:
+    """An application for the registry's routes."""
+    return FastAPI(
+        title="Penstock",
+        version=__version__,
+        redirect_slashes=False,
+        docs_url=None,  # theirs loads from other servers; ours is `http.openapi_page`
+        redoc_url=None,
+        openapi_url=None,
+    )
+
+
+def _site(options: HttpOptions, front: Front, gateway: GatewayNode) -> Site:
+    """All services behind one address."""
+    gateway_app = build_gateway(gateway)
+    documents = (front.app.openapi, gateway_app.openapi)
+    guard = Guard(
+        (options.host, options.shown_host, *options.allowed_hosts), options.allowed_origins
+    )
+    services = (
+        HttpService(front, ROOTS, _registry_error),
+        HttpService(reference(documents), openapi_page.ROOTS, _registry_error),
+        gateway_service(GatewayFront(gateway, gateway_app)),
+    )
+    return Site(services, guard, logs_access=options.logs_access)
+
+
+def _registry_error(status: int, _code: str, message: str) -> bytes:
+    return bytes(http_error(status, message).body)
 
 
 def _limits(options: HttpOptions) -> ConnectionLimits:
@@ -111,17 +148,20 @@ def _limits(options: HttpOptions) -> ConnectionLimits:
     return ConnectionLimits(options.head_s, options.body_s, connections_max)
 
 
-def _server(front: Front, limits: ConnectionLimits, on_started: Callable[[], None]) -> Server:
+def _server(
+    front: Front, site: Site, limits: ConnectionLimits, on_started: Callable[[], None]
+) -> Server:
     protocol = partial(RepeatingProtocol, front.repeat, limits, front.closed)
     return Server(
         on_started,
         uvicorn.Config(
-            front,
+            site,
             http=protocol,  # type: ignore[arg-type]  # makes one
-            proxy_headers=False,  # nobody here asks where a request comes from
+            proxy_headers=False,  # no service depends on the client's address behind a proxy
             loop="none",
             lifespan="off",
-            ws="none",
+            ws="websockets-sansio",
+            ws_per_message_deflate=False,  # up to 100 kB and twice the time per connection
             access_log=False,
             log_level="error",  # its warnings are of clients that do not speak HTTP
             timeout_graceful_shutdown=FINISH_S,

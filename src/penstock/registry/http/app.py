@@ -13,17 +13,15 @@ from penstock.registry.errors import DeclinedError
 from penstock.registry.http import node_info, schemas, settings, subjects
 from penstock.registry.http.forward import Forwarder
 from penstock.registry.http.front import Front
-from penstock.registry.http.guard import Guard
-from penstock.registry.http.openapi_page import reference
 from penstock.registry.http.responses import error_response, http_error, json_response
 from penstock.registry.registry_node import NotPrimaryError, RegistryNode
 
 logger: Final = logging.getLogger(__name__)
 
 
-def build(app: FastAPI, node: RegistryNode, forwarder: Forwarder, guard: Guard) -> Front:
+def build(app: FastAPI, node: RegistryNode, forwarder: Forwarder) -> Front:
     """Add the registry's routes to an application; returns what serves in front of it."""
-    front = Front(node, app, guard)
+    front = Front(node, app)
     for router in (
         node_info.about(node),
         node_info.metrics(node, front),
@@ -36,7 +34,6 @@ def build(app: FastAPI, node: RegistryNode, forwarder: Forwarder, guard: Guard) 
         subjects.checking(node),
         settings.configuring(node),
         settings.moding(node),
-        reference(app),
     ):
         app.include_router(router)
     _add_error_handlers(app, forwarder)

@@ -5,17 +5,19 @@ dropped; the context of `/contexts/{context}/...` is moved into names and option
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from fastapi import FastAPI
+
+from penstock.http.body_types import METHODS_WITH_BODY, refused_type
+from penstock.http.http_protocol import REQUEST, ResponseBytes
+from penstock.http.site import Receive, Scope, Send
 from penstock.registry.errors import DeclinedError
-from penstock.registry.http.guard import Guard
 from penstock.registry.http.response_cache import (
-    REQUEST,
     CachedRequest,
     CachedResponse,
-    ResponseBytes,
     ResponseCache,
 )
 from penstock.registry.http.responses import END_OFFSET, MEDIA, MEDIA_TYPES, http_error
@@ -25,29 +27,23 @@ from penstock.registry.store.codec import to_json
 from penstock.registry.subject_names import ANY_CONTEXT, context_from_path, context_of
 from penstock.registry.usage import CLIENT_CHARACTERS_MAX, CONSUMER, SchemaUse, identify
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 _BY_ID: Final = b"/schemas/ids/"
-_ROOTS: Final = frozenset(
+_PLAIN_ROOTS: Final = frozenset((b"v1", b"metrics"))  # neither negotiated nor normalized
+ROOTS: Final = _PLAIN_ROOTS | frozenset(
     (b"", b"subjects", b"schemas", b"config", b"mode", b"compatibility", b"contexts")
 )
 _HOT_OPTIONS: Final = frozenset(("subject", "fetchmaxid"))
-_WITH_BODY: Final = frozenset(("POST", "PUT", "DELETE"))
 _BODIES: Final = frozenset((*MEDIA_TYPES, "application/octet-stream"))
 
 
 class Front:
     """An ASGI application in front of another."""
 
-    def __init__(self, node: RegistryNode, app: App, guard: Guard) -> None:
+    def __init__(self, node: RegistryNode, app: FastAPI) -> None:
         self.responses: Counter[int] = Counter()  # by status
         self.closed: Counter[str] = Counter()  # connections closed by the server, by reason
         self.hits: int = 0
-        self._app = app
-        self._guard = guard
+        self.app = app
         self._node = node
         self._cache = ResponseCache()
         node.listeners.append(self._cache.on_event)
@@ -68,15 +64,10 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI calls it."""
-        if scope["type"] == "http":
-            reason = self._guard.refusal(scope["method"], scope["headers"])
-            if reason is not None:
-                await self._refuse(403, reason, scope, send)
-                return
-        if scope["type"] != "http" or not is_registry_path(scope["raw_path"]):
-            await self._app(scope, receive, send)
-            return
         path: bytes = scope["raw_path"]
+        if path[1:].partition(b"/")[0] in _PLAIN_ROOTS:
+            await self.app(scope, receive, send)
+            return
         if path.startswith(_BY_ID) and scope["method"] == "GET":
             cached = self._cache.find((path, scope["query_string"])) or self._prepare(scope)
             if cached is not None:
@@ -132,10 +123,12 @@ class Front:
         if media is None:
             await self._refuse(406, "Not Acceptable", scope, send)
             return
-        if scope["method"] in _WITH_BODY and not _is_readable(headers):
-            await self._refuse(415, _unreadable_type(headers), scope, send)
-            return
-        await self._app(scope, receive, self._counting(send, media))
+        if scope["method"] in METHODS_WITH_BODY:
+            reason = refused_type(headers, _BODIES, f"{MEDIA} or application/json")
+            if reason is not None:
+                await self._refuse(415, reason, scope, send)
+                return
+        await self.app(scope, receive, self._counting(send, media))
 
     def _counting(self, send: Send, media: str) -> Send:
         async def count(message: MutableMapping[str, Any]) -> None:
@@ -153,11 +146,6 @@ class Front:
         self.responses[status] += 1
         response = http_error(status, reason)
         await response(scope, _nothing, send)
-
-
-def is_registry_path(path: bytes) -> bool:
-    """Whether a path belongs to the registry; other services have their own."""
-    return path[1:].partition(b"/")[0] in _ROOTS
 
 
 async def _nothing() -> MutableMapping[str, Any]:
@@ -199,26 +187,6 @@ def negotiated(accept: bytes) -> str | None:
     if not accepted or "*/*" in accepted or "application/*" in accepted or accepted == [""]:
         return MEDIA
     return next((media for media in MEDIA_TYPES if media in accepted), None)
-
-
-def _is_readable(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a body has an accepted type. One without a type may come from any web page."""
-    content_type = headers.get(b"content-type")
-    if content_type is None:
-        is_empty = headers.get(b"content-length", b"0").strip() == b"0"
-        return is_empty and b"transfer-encoding" not in headers
-    return content_type.lower().split(b";")[0].strip().decode("latin-1") in _BODIES
-
-
-def _unreadable_type(headers: Mapping[bytes, bytes]) -> str:
-    given = headers.get(b"content-type")
-    what = (
-        "no content type" if given is None else f"the content type {given[:200].decode('latin-1')}"
-    )
-    return (
-        f"Unsupported Media Type: the body has {what}; send it as {MEDIA} or application/json "
-        '(with curl: -H "Content-Type: application/json")'
-    )
 
 
 def normalize(path: str, query: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ last ids; events that remove or hide versions drop everything.
 
 from typing import Any, Final, NamedTuple
 
+from penstock.http.http_protocol import ResponseBytes
 from penstock.registry.store.events import (
     ContextCreated,
     Event,
@@ -16,16 +17,6 @@ from penstock.registry.store.events import (
     VersionStored,
 )
 from penstock.registry.usage import SchemaUse
-
-REQUEST: Final = "penstock.request"  # among a scope's extensions: the request as it was received
-
-
-class ResponseBytes(NamedTuple):
-    """A response with status 200: its own headers up to the empty line, and its body."""
-
-    head: bytes
-    body: bytes
-
 
 RESPONSES_MAX: Final = 10_000
 BODIES_BYTES_MAX: Final = 64 << 20

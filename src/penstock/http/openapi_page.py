@@ -4,15 +4,18 @@ The page needs no script, font or file from other servers, so it works without a
 `/openapi.json` has the same for programs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI
-from starlette.responses import HTMLResponse
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 
 _Document = Mapping[str, Any]
-_METHODS: Final = ("get", "post", "put", "delete")
+_METHODS: Final = ("get", "post", "put", "patch", "delete")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #777; }
@@ -28,7 +31,10 @@ details > div { padding: .2rem .8rem .8rem; border-top: 1px solid var(--line); }
 code { font: 13px/1.4 ui-monospace, monospace; overflow-wrap: anywhere; }
 .method { font: 700 11px/1 ui-monospace, monospace; width: 4em; flex: none; text-align: center;
   border-radius: 4px; padding: .3em 0; color: #fff; }
-.get { background: #2f6fb3; } .post { background: #2d7d46; } .put { background: #96650d; }
+.get { background: #2f6fb3; } .post { background: #2d7d46; }
+.put, .patch { background: #96650d; }
+pre { background: var(--soft); border-radius: 4px; padding: .5rem .7rem; overflow-x: auto;
+  font: 13px/1.4 ui-monospace, monospace; }
 .delete { background: #b03a3a; }
 summary .dim { margin-left: auto; text-align: right; }
 table { border-collapse: collapse; width: 100%; } caption { text-align: left; font-weight: 600; }
@@ -38,18 +44,44 @@ th, td { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0;
 """
 
 
-def reference(app: FastAPI) -> APIRouter:
-    """The page, made on the first request: by then all services have their routes."""
-    router = APIRouter()
-    rendered: list[str] = []
+ROOTS: Final = frozenset((b"docs", b"openapi.json"))
 
-    @router.get("/docs", include_in_schema=False)
-    async def read_reference() -> HTMLResponse:
-        if not rendered:
-            rendered.append(render(app.openapi()))
-        return HTMLResponse(rendered[0], headers={"content-security-policy": _POLICY})
 
-    return router
+def reference(documents: Sequence[Callable[[], _Document]]) -> Starlette:
+    """The page and the document, made on the first request from those of all services."""
+    made: list[tuple[_Document, str]] = []
+
+    def document_and_page() -> tuple[_Document, str]:
+        if not made:
+            document = merged([each() for each in documents])
+            made.append((document, render(document)))
+        return made[0]
+
+    async def read_page(_request: Request) -> Response:
+        return HTMLResponse(document_and_page()[1], headers={"content-security-policy": _POLICY})
+
+    async def read_document(_request: Request) -> Response:
+        return JSONResponse(document_and_page()[0])
+
+    return Starlette(
+        routes=[Route("/docs", read_page), Route("/openapi.json", read_document)],
+    )
+
+
+def merged(documents: Sequence[_Document]) -> _Document:
+    """One document with the paths of all; the first one's title."""
+    paths: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
+    for document in documents:
+        paths |= document["paths"]
+        schemas |= document.get("components", {}).get("schemas", {})
+    first = documents[0]
+    return {
+        "openapi": first["openapi"],
+        "info": first["info"],
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
 
 
 def render(document: _Document) -> str:
@@ -91,6 +123,7 @@ def _operation(method: str, path: str, operation: _Document) -> str:
             *(f"<p>{escape(paragraph)}</p>" for paragraph in more),
             _table("Parameters", _parameters(operation)),
             _table("Body, a JSON object", _members(operation)),
+            *_examples(operation),
         )
     )
     return (
@@ -115,6 +148,23 @@ def _members(operation: _Document) -> Iterator[tuple[str, str, str]]:
     for content in contents:
         for name, schema in content["schema"].get("properties", {}).items():
             yield name, _kind(schema), " | ".join(schema.get("enum", ()))
+
+
+def _examples(operation: _Document) -> Iterator[str]:
+    """Worked examples: bodies to send, and responses to them."""
+    contents = operation.get("requestBody", {}).get("content", {}).values()
+    for content in contents:
+        for example in content.get("examples", {}).values():
+            yield _example(f"Send: {example['summary']}", example["value"])
+    for status, response in operation.get("responses", {}).items():
+        for content in response.get("content", {}).values():
+            if "example" in content:
+                yield _example(f"Response {status}", content["example"])
+
+
+def _example(caption: str, value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    return f"<p>{escape(caption)}</p><pre>{escape(text)}</pre>"
 
 
 def _kind(schema: _Document) -> str:

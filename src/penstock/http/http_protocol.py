@@ -1,8 +1,9 @@
 """Below ASGI: repeated requests are served without parsing, and connections are limited.
 
 Consumers send the same requests for ids again and again, and parsing and scheduling cost many times
-what the response does. Which responses are cached, and for how long, is decided by `Front`; this
-only gives it the bytes received, and only when they are one whole request on an idle connection.
+what the response does. Which responses are cached, and for how long, is decided by the service;
+this only gives it the bytes received, and only when they are one whole request on an idle
+connection.
 
 A connection whose request is not complete in time is closed: the head within `head_s`, from the
 connection's start or the request's first byte; then the body within `body_s`. Beyond
@@ -17,13 +18,22 @@ from typing import Any, Final, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from penstock.registry.http.response_cache import REQUEST, ResponseBytes
-from penstock.registry.http.responses import MEDIA
-
+REQUEST: Final = "penstock.request"  # among a scope's extensions: the request as it was received
+TRANSPORT: Final = "penstock.transport"  # among a scope's extensions: the connection's transport
 REQUEST_BYTES_MAX: Final = 2048
 HEAD_BYTES_MAX: Final = 64 << 10
-_HOT: Final = b"GET /schemas/ids/"
+MEDIA: Final = "application/json"
+REPEATED: Final = b"/schemas/ids/"  # the path of requests that are repeated
+_HOT: Final = b"GET " + REPEATED
 _STATUS: Final = b"HTTP/1.1 200 OK\r\n"
+
+
+class ResponseBytes(NamedTuple):
+    """A response with status 200: its own headers up to the empty line, and its body."""
+
+    head: bytes
+    body: bytes
+
 
 Repeat = Callable[[bytes], ResponseBytes | None]
 
@@ -183,7 +193,7 @@ class RepeatingProtocol(HttpToolsProtocol):
             return
         stays = self.cycle.keep_alive and not self.parser.should_upgrade()
         if stays and len(data) <= REQUEST_BYTES_MAX:
-            self.scope["extensions"] = {REQUEST: {"bytes": data}}
+            self.scope["extensions"][REQUEST] = {"bytes": data}
 
     def _common_head(self) -> bytes:
         """The status and the headers of every response, updated with the server's date."""
@@ -202,6 +212,7 @@ class RepeatingProtocol(HttpToolsProtocol):
         if self._timer is None:
             self._wait(self._limits.head_s)
         super().on_message_begin()
+        self.scope["extensions"] = {TRANSPORT: {"transport": self.transport}}
 
     def on_headers_complete(self) -> None:
         """As the parser calls it."""

@@ -1,4 +1,4 @@
-"""Keeps web pages of other sites away from a registry without logins.
+"""Keeps web pages of other sites away from services without logins.
 
 A browser sends requests for any page, so a page of any site can reach a server on this machine.
 Three headers show it: `Host`, when a site's own name was made to resolve to this address (DNS
@@ -24,10 +24,17 @@ Headers = Iterable[tuple[bytes, bytes]]
 class Guard:
     """Refuses requests that a page of another site may have sent."""
 
-    def __init__(self, allowed_hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
+    ) -> None:
         names = {name.strip("[]").lower() for name in allowed_hosts}
         self._allows_any = ANY_HOST in names
         self._names = frozenset((*names, _LOCAL, socket.gethostname().lower()))
+        self._origins = frozenset(origin.lower().encode() for origin in allowed_origins)
+
+    def allows_origin(self, origin: bytes) -> bool:
+        """Whether pages of this origin were allowed by name."""
+        return origin.lower() in self._origins
 
     def refusal(self, method: str, headers: Headers) -> str | None:
         """Why a request is refused; None if it may pass."""
@@ -46,6 +53,8 @@ class Guard:
                 f"this server does not answer to the host {_shown(host)}; if that is a name of its "
                 f"own, start it with {ALLOWED_HOST_OPTION} and that name"
             )
+        if origin and self.allows_origin(origin):
+            return None
         if origin and _authority(origin) != host.lower():
             return f"requests from pages of {_shown(origin)} are not accepted"
         is_link = method in _SAFE_METHODS and mode == b"navigate"  # a person followed a link
@@ -62,6 +71,15 @@ class Guard:
         return _is_address(
             name
         )  # no name was resolved, so none can be made to resolve to this address
+
+
+def header(headers: Headers, name: bytes) -> bytes:
+    """The value of a header, the last one if there are several; empty if there is none."""
+    found = b""
+    for each, value in headers:
+        if each == name:
+            found = value
+    return found
 
 
 def _host_of(authority: str) -> str:

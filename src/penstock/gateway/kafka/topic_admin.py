@@ -1,0 +1,239 @@
+"""Operations on topics and the cluster: describe, create, change, delete. None creates a topic
+that it only reads.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from penstock.errors import ErrorCode, Refused
+from penstock.gateway.errors import GatewayError, not_found
+from penstock.link.operation import Request, Steps, request_of, send
+from penstock.link.routing import Routes, operation
+from penstock.protocol.messages.cluster import (
+    DESCRIBE_CLUSTER,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from penstock.protocol.messages.configs import (
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    ConfigOperation,
+    ConfigsToChange,
+    ConfigsToDescribe,
+    DescribeConfigsRequest,
+    DescribedConfig,
+    IncrementalAlterConfigsRequest,
+)
+from penstock.protocol.messages.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataTopic,
+)
+from penstock.protocol.messages.topics import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    MorePartitionsTopic,
+    NewTopicConfig,
+    TopicToDelete,
+)
+
+ResponseT = TypeVar("ResponseT")
+TOPIC: Final = 2  # resource type
+SET: Final = 0  # operations on configs
+DELETE: Final = 1
+
+
+class PartitionDescription(NamedTuple):
+    """One partition: its leader (-1: none) and replicas."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+class TopicDescription(NamedTuple):
+    """One topic as the cluster describes it."""
+
+    name: str
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+
+@operation
+def describe_cluster(routes: Routes) -> Steps[DescribeClusterResponse]:
+    """The brokers and the cluster's id."""
+
+    def attempt() -> Steps[DescribeClusterResponse]:
+        request = request_of(DESCRIBE_CLUSTER, DescribeClusterRequest())
+        response = yield from routes.send_to_any(request)
+        if response.error_code is not ErrorCode.none:
+            raise Refused(response.error_code, f"describe the cluster: {response.error_message}")
+        return response
+
+    return (yield from routes.with_retries("describe the cluster", attempt, lambda: None))
+
+
+@operation
+def describe_topics(
+    routes: Routes, names: Sequence[str] | None = None
+) -> Steps[list[TopicDescription]]:
+    """These topics, or all, by name; Refused if one does not exist."""
+
+    def attempt() -> Steps[list[TopicDescription]]:
+        rows = None if names is None else [MetadataRequestTopic(name) for name in names]
+        body = MetadataRequest(rows, allow_auto_topic_creation=False)
+        response = yield from routes.send_to_any(request_of(METADATA, body, version_min=4))
+        topics = []
+        for row in response.topics:
+            assert isinstance(row, MetadataTopic), "as read, topics are not shared"
+            _accept(row.error_code, None, row.name or "", "describe")
+            topics.append(_description(row))
+        return sorted(topics)
+
+    return (yield from routes.with_retries("describe topics", attempt, lambda: None))
+
+
+@operation
+def create_topic(
+    routes: Routes,
+    name: str,
+    *,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    configs: Mapping[str, str | None] | None = None,
+    validate_only: bool = False,
+) -> Steps[None]:
+    """Create a topic; -1 is the broker's default."""
+    rows = [NewTopicConfig(*row) for row in (configs or {}).items()]
+    topic = CreatableTopic(name, partitions, replication_factor, configs=rows)
+    request = request_of(CREATE_TOPICS, CreateTopicsRequest([topic], validate_only=validate_only))
+
+    def attempt() -> Steps[None]:
+        response = yield from _send_to_controller(routes, request)
+        for row in response.topics:
+            _accept(row.error_code, row.error_message, name, "create")
+
+    yield from routes.with_retries(f"create topic {name}", attempt, lambda: None)
+    routes.invalidate_topics([name])
+
+
+@operation
+def add_partitions(
+    routes: Routes, name: str, partitions: int, *, validate_only: bool = False
+) -> Steps[None]:
+    """Give a topic so many partitions in all."""
+    body = CreatePartitionsRequest(
+        [MorePartitionsTopic(name, partitions)], validate_only=validate_only
+    )
+    request = request_of(CREATE_PARTITIONS, body)
+
+    def attempt() -> Steps[None]:
+        response = yield from _send_to_controller(routes, request)
+        for row in response.results:
+            _accept(row.error_code, row.error_message, name, "add partitions to")
+
+    yield from routes.with_retries(f"add partitions to {name}", attempt, lambda: None)
+    routes.invalidate_topics([name])
+
+
+@operation
+def delete_topic(routes: Routes, name: str) -> Steps[None]:
+    """Delete a topic; Refused if it does not exist."""
+    request = request_of(DELETE_TOPICS, DeleteTopicsRequest([TopicToDelete(name)]))
+
+    def attempt() -> Steps[None]:
+        response = yield from _send_to_controller(routes, request)
+        for row in response.responses:
+            _accept(row.error_code, row.error_message, name, "delete")
+
+    yield from routes.with_retries(f"delete topic {name}", attempt, lambda: None)
+    routes.invalidate_topics([name])
+
+
+@operation
+def describe_configs(
+    routes: Routes, names: Sequence[str]
+) -> Steps[dict[str, Sequence[DescribedConfig]]]:
+    """The settings of these topics."""
+    resources = [ConfigsToDescribe(TOPIC, name) for name in names]
+    body = DescribeConfigsRequest(resources, include_synonyms=True)
+
+    def attempt() -> Steps[dict[str, Sequence[DescribedConfig]]]:
+        request = request_of(DESCRIBE_CONFIGS, body, version_min=1)
+        response = yield from routes.send_to_any(request)
+        for row in response.results:
+            _accept(row.error_code, row.error_message, row.resource_name, "describe")
+        return {row.resource_name: row.configs for row in response.results}
+
+    return (yield from routes.with_retries("describe configs", attempt, lambda: None))
+
+
+@operation
+def alter_configs(
+    routes: Routes,
+    name: str,
+    changes: Mapping[str, str | None],
+    *,
+    validate_only: bool = False,
+) -> Steps[None]:
+    """Set settings of a topic; None returns one to its default."""
+    rows = [
+        ConfigOperation(key, DELETE if value is None else SET, value)
+        for key, value in changes.items()
+    ]
+    body = IncrementalAlterConfigsRequest([ConfigsToChange(TOPIC, name, rows)], validate_only)
+    request = request_of(INCREMENTAL_ALTER_CONFIGS, body)
+
+    def attempt() -> Steps[None]:
+        response = yield from _send_to_controller(routes, request)
+        for row in response.responses:
+            _accept(row.error_code, row.error_message, name, "change")
+
+    yield from routes.with_retries(f"change topic {name}", attempt, lambda: None)
+
+
+def _send_to_controller(routes: Routes, request: Request[ResponseT]) -> Steps[ResponseT]:
+    """The response of the controller, or of any broker where it is not known."""
+    if routes.controller not in routes.brokers:
+        yield from routes.request_metadata([])
+    address = routes.brokers.get(routes.controller)
+    if address is None:
+        return (yield from routes.send_to_any(request))
+    return (yield from send(address, request))
+
+
+def _description(row: MetadataTopic) -> TopicDescription:
+    partitions = [
+        PartitionDescription(
+            each.partition_index,
+            each.leader_id,
+            tuple(each.replica_nodes),
+            tuple(each.isr_nodes),
+        )
+        for each in row.partitions
+    ]
+    return TopicDescription(row.name or "", row.is_internal, tuple(sorted(partitions)))
+
+
+def unknown_topic(name: str) -> GatewayError:
+    """Declined at once: a topic that does not exist is not waited for."""
+    message = f"there is no topic {name!r}: create it with POST /topics, or check the name"
+    return not_found("unknown_topic_or_partition", message)
+
+
+def _accept(code: ErrorCode, message: str | None, topic: str, verb: str) -> None:
+    if code is ErrorCode.unknown_topic_or_partition:
+        raise unknown_topic(topic)
+    if code is not ErrorCode.none:
+        raise Refused(code, f"{verb} topic {topic}: {message or code.name}")

@@ -1,0 +1,1 @@
+"""The gateway's paths, a module for each family."""

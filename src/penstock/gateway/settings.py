@@ -1,0 +1,53 @@
+"""The gateway's settings: rows with a name, a default and a meaning, and the view of the code."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
+
+from penstock.errors import ErrorCode, Refused
+
+
+class SettingRow(NamedTuple):
+    """A setting that a person may choose; all are whole numbers."""
+
+    name: str
+    default: int
+    meaning: str
+
+
+ROWS: Final = (
+    SettingRow("body_bytes_max", 16 << 20, "Largest body of a request."),
+    SettingRow("fetch_bytes_max", 16 << 20, "Most bytes of records that one fetch returns."),
+    SettingRow("wait_ms_max", 60_000, "Longest time that a request may wait for events."),
+    SettingRow("requests_max", 1_000, "Most requests of the gateway at a time."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """What the gateway is started with; a field for each row, and how to reach the others."""
+
+    kafka: Mapping[str, str]  # properties of a Kafka client, the bootstrap servers included
+    registry_url: str
+    body_bytes_max: int
+    fetch_bytes_max: int
+    wait_ms_max: int
+    requests_max: int
+
+
+def gateway_settings(
+    kafka: Mapping[str, str], registry_url: str, given: Mapping[str, Any]
+) -> GatewaySettings:
+    """The settings with these values; Refused for a name or value that there is not."""
+    defaults = {row.name: row.default for row in ROWS}
+    for name, value in given.items():
+        if name not in defaults:
+            known = ", ".join(sorted(defaults))
+            raise Refused(ErrorCode.invalid_config, f"no setting {name!r}; there are {known}")
+        if not str(value).isdecimal() or not int(value):
+            raise Refused(ErrorCode.invalid_config, f"{name} {value!r} is not a number above 0")
+        defaults[name] = int(value)
+    assert {field.name for field in fields(GatewaySettings)} - {"kafka", "registry_url"} == set(
+        defaults
+    ), "a field for each row"
+    return GatewaySettings(kafka, registry_url, **defaults)
