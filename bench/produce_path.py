@@ -20,6 +20,7 @@ from crc32c import crc32c
 
 from bench.figures import Figure, report
 from penstock.broker.handler import result_of
+from penstock.broker.new_topics import new_topic_id
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
 from penstock.model import Millis
 from penstock.node.run_broker import RunningBroker, open_folder
@@ -193,8 +194,8 @@ async def measure_all(folder: Path) -> list[Figure]:
     running = RunningBroker(settings, *open_folder(settings))
     await running.start()
     try:
-        new_topic = NewTopic(TOPIC, running.cluster.new_topic_id(), PARTITIONS, 1, (), ())
-        await result_of(running.cluster.submit(lambda caller: CreateTopics(caller, (new_topic,))))
+        wanted = NewTopic(TOPIC, new_topic_id(), PARTITIONS, 1, (), ())
+        await result_of(running.controller.submit(lambda caller: CreateTopics(caller, (wanted,))))
         return [
             await measure_produce(running, "produce 1 message of 100 B", a_batch(1, 100)),
             await measure_produce(running, "produce 16 messages of 1 000 B", a_batch(16, 1000)),

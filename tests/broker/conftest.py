@@ -11,6 +11,8 @@ import pytest
 import uvloop
 
 from penstock.broker.handler import result_of
+from penstock.broker.new_topics import create_internal, new_topic_id
+from penstock.broker.quotas import QuotaEntity, Rates
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
 from penstock.errors import Refused
 from penstock.node import run_broker as node
@@ -69,9 +71,9 @@ class RunningBroker:
         overrides = tuple((key.replace("_", "."), value) for key, value in config.items())
 
         async def ask() -> list[object]:
-            requested = NewTopic(name, self.cluster.new_topic_id(), partitions, 1, (), overrides)
+            topic = NewTopic(name, new_topic_id(), partitions, 1, (), overrides)
             created = await result_of(
-                self.cluster.submit(lambda caller: CreateTopics(caller, (requested,)))
+                self.broker.controller.submit(lambda caller: CreateTopics(caller, (topic,)))
             )
             assert isinstance(created, list)
             return created
@@ -79,6 +81,15 @@ class RunningBroker:
         (created,) = asyncio.run_coroutine_threadsafe(ask(), self.loop).result(20)
         if isinstance(created, Refused):
             raise created
+
+    def create_internal_topic(self, name: str) -> None:
+        """Create `__transaction_state` or `__consumer_offsets`, as the first use of it does."""
+
+        async def ask() -> object:
+            return await result_of(create_internal(self.broker, name))
+
+        refusal = asyncio.run_coroutine_threadsafe(ask(), self.loop).result(20)
+        assert refusal is None
 
     def topic_id(self, name: str) -> bytes:
         topic = self.call(lambda: self.cluster.topic(name))
@@ -102,10 +113,9 @@ class RunningBroker:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        folder, cluster_id = open_folder(self.settings)
-        running = node.RunningBroker(self.settings, folder, cluster_id)
+        running = node.RunningBroker(self.settings, *open_folder(self.settings))
         self.broker, self.server = running.broker, running.server
-        self.partitions, self.cluster = running.partitions, running.cluster
+        self.partitions, self.cluster = running.partitions, running.image
         self.port = await running.start()
         self._ready.set()
         await self._stopping.wait()

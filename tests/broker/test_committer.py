@@ -1,7 +1,13 @@
 """How far a partition is committed: pure rules, without a log."""
 
-from penstock.broker.committer import FlushCommitter, InSyncCommitter, LocalCommitter
-from penstock.model import NodeId, Offset
+from penstock.broker.committer import (
+    Committer,
+    FlushCommitter,
+    LocalCommitter,
+    ReplicatedCommitter,
+)
+from penstock.consensus.replica.leader import InSyncReplicas, ReplicaSettings
+from penstock.model import LeaderEpoch, Millis, NodeId, Offset
 
 
 def test_alone_in_sync_appended_is_committed() -> None:
@@ -28,25 +34,41 @@ def test_what_was_appended_during_a_flush_may_need_the_next() -> None:
     assert committer.on_flushed(Offset(2)) == 2
 
 
-def test_with_followers_the_slowest_decides() -> None:
-    committer = InSyncCommitter(LocalCommitter(), [NodeId(2), NodeId(3)])
-    assert committer.on_appended(Offset(5)) < 0
-    assert committer.on_replica_fetch(NodeId(2), Offset(5)) < 0
-    assert committer.on_replica_fetch(NodeId(3), Offset(4)) == 4
-    assert committer.on_replica_fetch(NodeId(3), Offset(3)) == 4  # an older fetch changes nothing
-    assert committer.on_replica_fetch(NodeId(3), Offset(5)) == 5
+def with_followers(local: Committer, min_insync: int = 1) -> tuple[Committer, InSyncReplicas]:
+    in_sync = InSyncReplicas(
+        node_id=NodeId(1),
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=0,
+        replicas=(NodeId(1), NodeId(2)),
+        isr=(NodeId(1), NodeId(2)),
+        min_insync=min_insync,
+        high_watermark=Offset(0),
+        epoch_start_offset=Offset(0),
+        settings=ReplicaSettings(Millis(1000)),
+    )
+    return ReplicatedCommitter(local, in_sync), in_sync
 
 
-def test_a_replica_that_is_not_in_sync_does_not_count() -> None:
-    committer = InSyncCommitter(LocalCommitter(), [NodeId(2)])
-    committer.on_appended(Offset(5))
-    assert committer.on_replica_fetch(NodeId(9), Offset(5)) < 0
-    assert committer.on_replica_fetch(NodeId(2), Offset(5)) == 5
+def fetch(in_sync: InSyncReplicas, offset: int) -> Offset:
+    return in_sync.on_fetch(
+        NodeId(2),
+        Offset(offset),
+        log_start_offset=Offset(0),
+        broker_epoch=1,
+        leader_end_offset=Offset(offset),
+        now=Millis(0),
+    )
+
+
+def test_with_followers_what_all_have_is_committed() -> None:
+    committer, in_sync = with_followers(LocalCommitter())
+    assert committer.on_appended(Offset(5)) == 0
+    assert fetch(in_sync, 4) == 4
 
 
 def test_with_followers_the_leaders_own_flush_counts_too() -> None:
-    committer = InSyncCommitter(FlushCommitter(1, Offset(0)), [NodeId(2)])
+    committer, in_sync = with_followers(FlushCommitter(1, Offset(0)))
     committer.on_appended(Offset(1))
-    assert committer.on_replica_fetch(NodeId(2), Offset(1)) < 1
+    assert fetch(in_sync, 1) == 0
     assert committer.waits_for_flush
     assert committer.on_flushed(Offset(1)) == 1

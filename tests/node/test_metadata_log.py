@@ -1,12 +1,14 @@
-"""The controller's log: bounded by what there is, not by what happened."""
+"""The controller's log: bounded by what exists, not by what happened."""
 
 import asyncio
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from penstock.broker.broker import Endpoint
+from penstock.broker import metadata_follower
+from penstock.broker.handler import result_of
+from penstock.broker.new_topics import new_topic_id
 from penstock.config.resolve import ChangeKind, ConfigChange
 from penstock.coordination.controller.commands import (
     AlterConfigs,
@@ -17,60 +19,50 @@ from penstock.coordination.controller.commands import (
 )
 from penstock.coordination.controller.events import ConfigScope
 from penstock.coordination.controller.state import ClusterState
-from penstock.model import NodeId
-from penstock.node import run_broker
 from penstock.node.run_broker import RunningBroker, open_folder
 from penstock.node.settings import node_settings
 
-CHANGES = 300
+CHANGES = 200
+SNAPSHOT_BYTES = 4 << 10
 
 
-def picture(state: ClusterState) -> tuple[object, ...]:
-    topics = {name: (topic.topic_id, topic.partitions) for name, topic in state.topics.items()}
-    return state.cluster_id, topics, state.configs, state.end_producer_id
+def summary(state: ClusterState) -> tuple[object, ...]:
+    topics = {name: (topic.topic_id, len(topic.partitions)) for name, topic in state.topics.items()}
+    return state.cluster_id, topics, state.configs
 
 
-def make_history(running: RunningBroker) -> None:
+async def make_history(running: RunningBroker) -> None:
     """Hundreds of changes of which little is left in the end."""
-    cluster = running.cluster
-    kept = NewTopic("kept", cluster.new_topic_id())
-    cluster.submit(lambda caller: CreateTopics(caller, (kept,)))
+    submit = running.controller.submit
+    kept = NewTopic("kept", new_topic_id())
+    await result_of(submit(lambda caller: CreateTopics(caller, (kept,))))
     for number in range(CHANGES):
-        name = f"passing-{number % 5}"
-        topic = NewTopic(name, cluster.new_topic_id())
-        cluster.submit(lambda caller, topic=topic: CreateTopics(caller, (topic,)))  # type: ignore[misc]  # bound now
+        topic = NewTopic(f"passing-{number % 5}", new_topic_id())
         change = ConfigChange("retention.ms", ChangeKind.SET, str(number))
         resource = ResourceChange(ConfigScope.TOPIC, "kept", (change,))
-        cluster.submit(lambda caller, r=resource: AlterConfigs(caller, (r,)))  # type: ignore[misc]  # bound now
-        cluster.submit(lambda caller, name=name: DeleteTopics(caller, (name,)))  # type: ignore[misc]  # bound now
-        running.metadata.log.sweep(run_broker.clock())
+        submit(partial(CreateTopics, topics=(topic,)))
+        submit(partial(AlterConfigs, resources=(resource,)))
+        await result_of(submit(partial(DeleteTopics, topics=(topic.name,))))
 
 
-async def live(folder: Path, *, compact: bool) -> tuple[tuple[object, ...], int]:
-    """A broker that does not serve, so that nobody else compacts meanwhile."""
+async def run(folder: Path, *, with_history: bool) -> tuple[tuple[object, ...], int]:
     settings = node_settings(folder=folder, kafka_port=0)
     running = RunningBroker(settings, *open_folder(settings))
-    running.cluster.start(Endpoint(NodeId(1), "127.0.0.1", 1), stopped_cleanly=True)
-    if compact:
-        make_history(running)
-        rounds = 0
-        while await running.upkeep.compact_one():
-            rounds += 1
-        assert rounds == running.upkeep.stats.compactions > 0
-    result = picture(running.cluster.state), running.metadata.log.size_bytes
+    await running.start()
+    if with_history:
+        await make_history(running)
+    await running.follower.idle()
+    log = running.metadata
+    result = summary(running.image.state), log.end_offset - log.start_offset
     await running.stop()
     return result
 
 
-def test_a_long_history_is_compacted_and_replays_to_the_same_state(
+def test_a_long_history_is_replaced_by_snapshots_and_replays_to_the_same_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metadata_log = run_broker.METADATA_SETTINGS.log
-    small = replace(metadata_log, segment_bytes=16 << 10, flush_messages=None)
-    monkeypatch.setattr(
-        run_broker, "METADATA_SETTINGS", run_broker.METADATA_SETTINGS._replace(log=small)
-    )
-    before, size_before = asyncio.run(live(tmp_path, compact=True))
-    after, size_after = asyncio.run(live(tmp_path, compact=False))
+    monkeypatch.setattr(metadata_follower, "SNAPSHOT_BYTES", SNAPSHOT_BYTES)
+    before, kept_records = asyncio.run(run(tmp_path, with_history=True))
+    assert kept_records < 3 * CHANGES  # one record at least for each change
+    after, _ = asyncio.run(run(tmp_path, with_history=False))
     assert after == before
-    assert size_after == size_before < CHANGES * 100

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     ConfigResource,
 )
 
+from penstock.broker.registration_file import save_registration
 from penstock.node.broker_process import BrokerOptions, command_line
 from penstock.node.supervisor import BrokerProcess, CannotStartError
 from penstock.testing.embedded import EmbeddedBroker
@@ -221,7 +222,9 @@ def test_a_start_after_a_kill_reports_the_recovery_and_other_starts_do_not(tmp_p
     assert reported == [False, True, False]
 
 
-def test_a_leader_leads_anew_after_a_kill_but_not_after_a_stop(tmp_path: Path) -> None:
+def test_a_leader_epoch_begins_after_a_power_cut_but_not_after_a_kill_or_a_stop(
+    tmp_path: Path,
+) -> None:
     def epochs() -> list[str]:
         return (tmp_path / "t-0" / "leader-epoch-checkpoint").read_text().splitlines()[2:]
 
@@ -229,13 +232,16 @@ def test_a_leader_leads_anew_after_a_kill_but_not_after_a_stop(tmp_path: Path) -
         assert produced(broker.bootstrap)
         broker.restart()
         assert produced(broker.bootstrap)
-        broker.restart()
-        assert epochs() == ["0 0"]
         broker.kill()
+        broker.start()
+        assert epochs() == ["0 0"]  # the page cache outlives the process
+        broker.kill()
+        save_registration(tmp_path, 1, "the machine was started again since")
         broker.start()
         assert produced(broker.bootstrap)
         broker.restart()
-        assert epochs() == ["0 0", "1 2"]
+        (_, second) = epochs()
+        assert second.endswith(" 2")
 
 
 def test_a_broker_ends_when_nobody_watches_it_any_more(tmp_path: Path) -> None:

@@ -12,14 +12,23 @@ from penstock.broker.opening import Opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
+    from penstock.broker.active_controller import ActiveController
     from penstock.broker.admission import RecordInspector
+    from penstock.broker.controller_client import ControllerClient
+    from penstock.broker.dispatch import Dispatcher
     from penstock.broker.fetch_sessions import FetchSessions
     from penstock.broker.group_coordinators import GroupCoordinators
     from penstock.broker.handler import ApiTable
+    from penstock.broker.metadata_follower import MetadataFollower
+    from penstock.broker.metadata_image import MetadataImage
     from penstock.broker.partition import Leadership
     from penstock.broker.partitions import Partitions
+    from penstock.broker.quorum.quorum_node import QuorumNode
     from penstock.broker.quotas import Quotas
+    from penstock.broker.replication.follower_sessions import FollowerSessions
+    from penstock.broker.replication.in_sync_changes import InSyncChanges
     from penstock.broker.settings import BrokerSettings, TopicSettings
     from penstock.broker.transaction_coordinators import TransactionCoordinators
     from penstock.model import Millis, NodeId, TopicId
@@ -51,8 +60,6 @@ class ClusterView(Protocol):
 
     @property
     def cluster_id(self) -> str: ...
-    @property
-    def controller_id(self) -> NodeId: ...
     def brokers(self) -> Iterable[Endpoint]:
         """The live brokers."""
 
@@ -77,11 +84,19 @@ class Broker:
     clock: Callable[[], Millis]  # the time of day, for what is stored or shown
     steady_clock: Callable[[], Millis]  # for time-outs
     partitions: Partitions
-    cluster: ClusterView
+    cluster: MetadataImage
     quotas: Quotas
     api_table: ApiTable
     inspector: RecordInspector
     fetch_sessions: FetchSessions
+    log_folder: Path
     opening: Opening = field(default_factory=Opening)
+    quorum: QuorumNode = field(init=False)
+    follower: MetadataFollower = field(init=False)
+    controller: ActiveController = field(init=False)
+    controller_client: ControllerClient = field(init=False)
+    dispatcher: Dispatcher = field(init=False)
+    follower_sessions: FollowerSessions = field(init=False)
+    in_sync_changes: InSyncChanges = field(init=False)
     groups: GroupCoordinators = field(init=False)
     transactions: TransactionCoordinators = field(init=False)

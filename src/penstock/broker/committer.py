@@ -4,10 +4,14 @@ Each method returns the resulting high watermark, or UNCHANGED. It may be lower 
 partition's own, which never moves back: the partition ignores it then.
 """
 
-from collections.abc import Iterable
-from typing import Final, Protocol
+from __future__ import annotations
 
-from penstock.model import NodeId, Offset
+from typing import TYPE_CHECKING, Final, Protocol
+
+from penstock.model import Offset
+
+if TYPE_CHECKING:
+    from penstock.consensus.replica.leader import InSyncReplicas
 
 UNCHANGED: Final = Offset(-1)
 
@@ -25,9 +29,6 @@ class Committer(Protocol):
     def on_flushed(self, flushed_offset: Offset) -> Offset:
         """Everything below is on the leader's disk."""
 
-    def on_replica_fetch(self, replica: NodeId, end_offset: Offset) -> Offset:
-        """A follower has everything below."""
-
 
 class LocalCommitter:
     """The only in-sync replica: appended is committed."""
@@ -42,10 +43,6 @@ class LocalCommitter:
 
     def on_flushed(self, flushed_offset: Offset) -> Offset:
         """Commits nothing: everything is committed."""
-        return UNCHANGED
-
-    def on_replica_fetch(self, replica: NodeId, end_offset: Offset) -> Offset:
-        """There are no followers."""
         return UNCHANGED
 
 
@@ -73,43 +70,28 @@ class FlushCommitter:
         self._flushed_offset = max(self._flushed_offset, flushed_offset)
         return flushed_offset if self.waits_for_flush else self._end_offset
 
-    def on_replica_fetch(self, replica: NodeId, end_offset: Offset) -> Offset:
-        """There are no followers."""
-        return UNCHANGED
 
+class ReplicatedCommitter:
+    """A leader with followers: commits what the in-sync replicas have."""
 
-class InSyncCommitter:
-    """A leader with followers in sync: commits what the leader and each of them have."""
+    __slots__ = ("_in_sync", "_local")
 
-    __slots__ = ("_end_offsets", "_leader", "_leader_offset")
-
-    def __init__(self, leader: Committer, followers: Iterable[NodeId]) -> None:
-        self._leader = leader
-        self._leader_offset = UNCHANGED
-        self._end_offsets = dict.fromkeys(followers, UNCHANGED)
+    def __init__(self, local: Committer, in_sync: InSyncReplicas) -> None:
+        self._local = local
+        self._in_sync = in_sync
 
     @property
     def waits_for_flush(self) -> bool:
         """Whether the leader waits for its own disk."""
-        return self._leader.waits_for_flush
+        return self._local.waits_for_flush
 
     def on_appended(self, end_offset: Offset) -> Offset:
         """The followers have yet to fetch it."""
-        return self._on_leader(self._leader.on_appended(end_offset))
+        return self._on_leader(self._local.on_appended(end_offset))
 
     def on_flushed(self, flushed_offset: Offset) -> Offset:
         """The leader may have been the last."""
-        return self._on_leader(self._leader.on_flushed(flushed_offset))
-
-    def on_replica_fetch(self, replica: NodeId, end_offset: Offset) -> Offset:
-        """A fetch at an offset means that the follower has everything below."""
-        if replica in self._end_offsets:
-            self._end_offsets[replica] = max(self._end_offsets[replica], end_offset)
-        return self._committed()
+        return self._on_leader(self._local.on_flushed(flushed_offset))
 
     def _on_leader(self, offset: Offset) -> Offset:
-        self._leader_offset = max(self._leader_offset, offset)
-        return self._committed()
-
-    def _committed(self) -> Offset:
-        return min(self._leader_offset, *self._end_offsets.values())
+        return UNCHANGED if offset == UNCHANGED else self._in_sync.on_leader_end(offset)

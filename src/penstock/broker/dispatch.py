@@ -11,9 +11,10 @@ from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.broker.handler import Answer, Client, Context, Disconnect, Handler
+from penstock.broker.handler import Answer, Client, Context, Disconnect, Forwards, Handler, Held
 from penstock.broker.quotas import QuotaKind
-from penstock.errors import ErrorCode, Refused
+from penstock.errors import ErrorCode, Malformed, Refused
+from penstock.machine import Deferred
 from penstock.protocol.api import Api, is_flexible_version
 from penstock.protocol.framing import (
     HEADER_TAIL_FROM,
@@ -28,6 +29,8 @@ from penstock.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.broker.broker import Broker
     from penstock.protocol.varint import Buffer
 
@@ -54,9 +57,23 @@ class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._routes: dict[tuple[int, int], _Route] = {}
+        self._is_open = False  # until then, only what other brokers depend on is served
+        self._held: list[Callable[[], None]] = []  # one request of each connection
 
-    def begin(self, client: Client, frame: memoryview) -> tuple[Context, Answer[Any]]:
-        """Read one request and let its handler take effect."""
+    def open(self) -> None:
+        """This broker is ready: serve everything, first what waits."""
+        self._is_open = True
+        held, self._held = self._held, []
+        for begin in held:
+            begin()
+
+    def begin(
+        self, client: Client, frame: memoryview, *, only_forwarded: bool = False
+    ) -> tuple[Context, Answer[Any]]:
+        """Read one request and let its handler take effect.
+
+        `only_forwarded`: it comes from another broker, and must be one for the controller.
+        """
         # A frame has eight bytes at least.
         api_key, api_version, correlation_id = _START.unpack_from(frame, 0)
         broker = self._broker
@@ -73,15 +90,42 @@ class Dispatcher:
         context = Context(broker, client, client_id, message, api_version, correlation_id, has_tags)
         request = message.read_request(frame, position, api_version)
         # `row.allow` is to be checked here, before anything takes effect.
+        if only_forwarded and row.forwards is Forwards.NEVER:
+            raise Malformed(f"{row.api.name} is not forwarded", 0)
+        if not self._is_open and not row.before_ready(request):
+            return context, self._hold(client, frame)
         is_timed = broker.quotas.limits_requests
         began_s = perf_counter() if is_timed else 0.0
+        answer: Answer[Any]
         try:
-            answer = row.handle(context, request)
+            if row.forwards is Forwards.WHOLE and not broker.controller.is_active:
+                answer = broker.controller_client.forward(context, request)
+            else:
+                answer = row.handle(context, request)
         except Refused as refusal:
             answer = message.refuse(request, refusal)
         if is_timed:
             self._charge_time(context, perf_counter() - began_s)
         return context, answer
+
+    def _hold(self, client: Client, frame: memoryview) -> Held[Any]:
+        """Begin this request when the broker is ready; its connection starts no other before."""
+        held: Held[Any] = Held()
+        copy = memoryview(bytearray(frame))  # the connection's buffer will be used again
+
+        def begin() -> None:
+            try:
+                _, answer = self.begin(client, copy)
+            except Exception as error:  # noqa: BLE001 - the connection logs it and ends
+                held.resolve(error)
+                return
+            if isinstance(answer, Deferred):
+                answer.listen(held.resolve)
+            else:
+                held.resolve(answer)
+
+        self._held.append(begin)
+        return held
 
     def encode(self, context: Context, response: Any) -> list[Buffer]:
         """A whole response frame, in buffers; none when there is no response."""

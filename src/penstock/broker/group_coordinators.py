@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from penstock.broker.coordinators import Coordinators
 from penstock.broker.machine_host import HostedMachine
+from penstock.broker.partition import Partition
+from penstock.broker.partitions import Partitions
+from penstock.broker.settings import GroupConfig
 from penstock.coordination.groups import (
     GroupMachine,
     GroupSettings,
@@ -27,7 +30,7 @@ from penstock.machine import NO_CALLER, CallerId
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.broker.metadata_image import ClusterController
+    from penstock.broker.metadata_image import MetadataImage
     from penstock.broker.partition import Partition
     from penstock.broker.partitions import Partitions
     from penstock.broker.settings import GroupConfig
@@ -46,7 +49,7 @@ class GroupCoordinators:
         self,
         *,
         partitions: Partitions,
-        cluster: ClusterController,
+        cluster: MetadataImage,
         settings: GroupSettings,
         clock: Callable[[], Moment],
     ) -> None:

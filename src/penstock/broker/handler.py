@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from penstock.machine import Deferred
@@ -175,6 +176,24 @@ class Context:
         return self.client.host
 
 
+def never(_request: object) -> bool:
+    """Served once this broker is ready, and not before."""
+    return False
+
+
+def always(_request: object) -> bool:
+    """Served while this broker starts: other brokers depend on it."""
+    return True
+
+
+class Forwards(Enum):
+    """Whether requests go to the active controller, because only it can decide them."""
+
+    NEVER = "never"
+    WHOLE = "whole"
+    PARTLY = "partly"  # the handler forwards what is not for this broker itself
+
+
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[RequestT, ResponseT]):
     """One row of the table of what the broker serves."""
@@ -184,6 +203,8 @@ class Handler(Generic[RequestT, ResponseT]):
     handle: Callable[[Context, RequestT], Answer[ResponseT]]
     allow: Rule[RequestT]
     advertised_from: int | None = None  # where clients must see an older minimum than is served
+    forwards: Forwards = Forwards.NEVER
+    before_ready: Callable[[RequestT], bool] = never  # whether other brokers depend on it
 
     @property
     def api(self) -> Api:

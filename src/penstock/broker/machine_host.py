@@ -1,6 +1,6 @@
 """A machine in this process: its runner over a partition, its loading, and its timer.
 
-The shell of every coordinator and of the controller. Bound to a partition in one leader epoch:
+The shell of every coordinator. Bound to a partition in one leader epoch:
 whatever changes the epoch closes this host, and another one loads the log again. It brings commands
 and the time to the runner, and keeps one timer for its next wake-up. Keeps no rule of the machine.
 """
@@ -10,17 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.broker.partition_journal import PartitionJournal, StoredBatch, read_journal
+from penstock.broker.runner_host import RunnerHost
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import CallerId, Deferred, Machine, Phase, Runner
+from penstock.machine import Machine, Phase, Runner
+from penstock.model import Moment
+from penstock.protocol.control_records import Marker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from penstock.broker.partition import Partition
-    from penstock.model import LeaderEpoch, Millis, Moment
+    from penstock.model import LeaderEpoch, Moment
     from penstock.protocol.control_records import Marker
 
 logger: Final = logging.getLogger(__name__)
@@ -33,12 +37,9 @@ LOAD_TURN_S: Final = 0.01  # of loading per turn of the event loop: groups and t
 LOAD_RETRY_MIN_S: Final = 1.0  # a log that cannot be read is tried again after this, doubling
 LOAD_RETRY_MAX_S: Final = 60.0
 REPORTS_MAX: Final = 1000  # that wait while the log is read; the oldest are dropped
-LATE_S: Final = 1.0  # a timer later than this means that the process was stopped
-CATCH_UP_S: Final = 0.2  # what arrived meanwhile is handled before time-outs are
-SLEEP_MAX_S: Final = 3600.0  # a timer for the far future is set again on the way
 
 
-class HostedMachine(Generic[StateT, CommandT, EventT]):
+class HostedMachine(RunnerHost[StateT, CommandT, EventT]):
     """One machine over one partition that this broker leads, in one leader epoch."""
 
     def __init__(
@@ -49,36 +50,15 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         clock: Callable[[], Moment],
         send: Callable[[object], None] = lambda _message: None,
         marker_event: Callable[[Marker], EventT] | None = None,
-        on_events: Callable[[Sequence[EventT]], None] | None = None,
     ) -> None:
         self.partition = partition
         self.leader_epoch: LeaderEpoch = partition.leader_epoch
         self._machine = machine
-        self._clock = clock
         self._send = send
-        self._on_events = on_events
         self._marker_event = marker_event  # what a transaction marker means to this machine
-        self._runner = self._new_runner()
         self._reports: deque[CommandT] = deque(maxlen=REPORTS_MAX)  # while loading
         self._loading: Iterator[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at: Millis | None = None
-        self._timer_due_s = 0.0  # by the loop's clock
-        self._machine_wake_at: Millis | None = None  # when the timer was set
-
-    @property
-    def state(self) -> StateT:
-        """For reading only, between two commands."""
-        return self._runner.state
-
-    @property
-    def is_running(self) -> bool:
-        """Whether commands are decided."""
-        return self._runner.phase is Phase.RUNNING
-
-    def story(self, key: str) -> Sequence[tuple[Millis, str]]:
-        """The last things that happened to a group, transactional id or topic, in words."""
-        return self._runner.story.of(key)
+        super().__init__(self._new_runner(), clock)
 
     # Loading.
 
@@ -113,10 +93,10 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
     def start(self) -> None:
         """Let time pass for the machine, which is loaded. Needs the running event loop."""
         assert self._runner.phase is not Phase.LOADING
-        self._set_timer()
+        self.set_timer()
 
     def _new_runner(self) -> Runner[StateT, CommandT, EventT]:
-        return Runner(self._machine, send=self._send, on_events=self._on_events)
+        return Runner(self._machine, send=self._send)
 
     def _replay(self) -> Iterator[None]:
         """Read the log to its end; at each stop something else may be done."""
@@ -136,36 +116,19 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
 
     # Running.
 
-    def submit(self, command: Callable[[CallerId], CommandT]) -> object:
-        """Decide a command that is made for its caller: its reply, or a Refused.
-
-        A Deferred of that where it must wait.
-        """
-        runner = self._runner
-        reply = runner.submit(command, self._clock())
-        if (
-            isinstance(reply, Deferred)
-            or runner.machine.wake_at(runner.state) != self._machine_wake_at
-        ):
-            self._set_timer()
-        return reply
-
     def report(self, command: CommandT) -> None:
         """Decide a report of the broker itself: nothing waits for a reply."""
         if self._runner.phase is Phase.LOADING:
             self._reports.append(command)
         else:
             self._runner.report(command, self._clock())
-            self._set_timer()
+            self.set_timer()
 
     def close(self) -> None:
         """The partition has another epoch or leader, or the broker stops: refuse all callers."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._on_marker in self.partition.marker_listeners:
             self.partition.marker_listeners.remove(self._on_marker)
-        self._runner.resign(
+        self.resign(
             Refused(
                 ErrorCode.not_coordinator, "this broker no longer coordinates it; find it again"
             )
@@ -174,37 +137,7 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
     def _on_marker(self, marker: Marker) -> None:
         assert self._marker_event is not None
         self._runner.observe(self._marker_event(marker))
-        self._set_timer()
-
-    # Time.
-
-    def _on_timer(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._timer_due_s > LATE_S:
-            # Heartbeats that arrived while the process was stopped count before sessions end.
-            self._timer_due_s = loop.time() + CATCH_UP_S
-            self._timer = loop.call_at(self._timer_due_s, self._on_timer)
-            return
-        self._timer = None
-        self._runner.tick(self._clock())
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        runner = self._runner
-        wake_at = runner.wake_at()
-        self._machine_wake_at = runner.machine.wake_at(runner.state)
-        if self._timer is not None:
-            if wake_at == self._timer_at:
-                return
-            self._timer.cancel()
-            self._timer = None
-        self._timer_at = wake_at
-        if wake_at is None:
-            return
-        delay_s = min(max(wake_at - self._clock().steady, 0) / 1000, SLEEP_MAX_S)
-        loop = asyncio.get_running_loop()
-        self._timer_due_s = loop.time() + delay_s
-        self._timer = loop.call_at(self._timer_due_s, self._on_timer)
+        self.set_timer()
 
 
 class LoadTurns:

@@ -8,13 +8,32 @@ that releases what waits for it: produce responses, journals, fetches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.broker.admission import Admission
-from penstock.broker.committer import Committer, FlushCommitter, InSyncCommitter, LocalCommitter
+from penstock.broker.committer import (
+    Committer,
+    FlushCommitter,
+    LocalCommitter,
+    ReplicatedCommitter,
+)
+from penstock.broker.settings import TopicSettings
+from penstock.consensus.replica.leader import InSyncReplicas, ReplicaSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.flush import SyncError
+from penstock.log.partition_log import PartitionLog
+from penstock.log.producer_state import Origin
+from penstock.model import (
+    NO_EPOCH,
+    EpochEnd,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from penstock.protocol.batch import BatchHeader, read_header
 from penstock.protocol.fields import LeaderAndEpoch
 
@@ -23,10 +42,11 @@ if TYPE_CHECKING:
     from penstock.log.append_plan import Appended
     from penstock.log.partition_log import PartitionLog
     from penstock.log.producer_state import Origin
-    from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
+    from penstock.model import LeaderEpoch, NodeId, TopicId, TopicPartition
     from penstock.protocol.control_records import Marker
-    from penstock.protocol.varint import WritableBuffer
+    from penstock.protocol.varint import Buffer, WritableBuffer
 
+REPLICA_SETTINGS: Final = ReplicaSettings(lag_max_ms=Millis(30_000))
 # Called with None when committed, else with the reason why it will not be.
 OnCommitted: TypeAlias = Callable[[Refused | None], None]
 
@@ -38,6 +58,10 @@ class Leadership(NamedTuple):
     leader_epoch: LeaderEpoch
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
+    partition_epoch: int = 0
+    elr: tuple[NodeId, ...] = ()  # complete, and not in sync
+    last_known_elr: tuple[NodeId, ...] = ()
+    is_recovering: bool = False
 
 
 class NotLeader(Refused):
@@ -58,6 +82,19 @@ class Poll(Protocol):
         """A partition was deleted or has another leader: respond with what there is."""
 
 
+class FollowerListener(Protocol):
+    """A follower's fetch session, which hears of one partition that this broker leads."""
+
+    def on_appended(self) -> None:
+        """There is more to fetch."""
+
+    def on_high_watermark(self) -> None:
+        """The follower does not know the high watermark yet."""
+
+    def on_unavailable(self) -> None:
+        """The partition was deleted, or has another leader or leader epoch."""
+
+
 class FlushPort(Protocol):
     """Syncs logs to disk, off the event loop."""
 
@@ -75,10 +112,13 @@ class Partition:
         "_committer",
         "_flush",
         "_flush_port",
+        "_replica_settings",
         "_uncommitted_bytes",
         "_waiting",
         "admission",
+        "followers",
         "has_min_insync",
+        "in_sync",
         "is_leader",
         "leader_epoch",
         "leadership",
@@ -86,6 +126,7 @@ class Partition:
         "marker_listeners",
         "markers_written",
         "node_id",
+        "on_copy_flushed",
         "polls",
         "settings",
         "topic_id",
@@ -101,19 +142,26 @@ class Partition:
         leadership: Leadership,
         settings: TopicSettings,
         flush: FlushPort | None = None,
+        replica_settings: ReplicaSettings = REPLICA_SETTINGS,
     ) -> None:
         self.log: PartitionLog = log
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: TopicId = topic_id
         self.node_id: NodeId = node_id
         self.settings: TopicSettings = settings
+        self.leadership: Leadership
         self.is_leader: bool = False
+        self.leader_epoch: LeaderEpoch = NO_EPOCH
+        self.in_sync: InSyncReplicas | None = None  # of this leader epoch; None: the only replica
+        self.followers: list[FollowerListener] = []
+        self.on_copy_flushed: Callable[[], None] | None = None  # while this is a follower
         self.polls: set[Poll] = set()
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
         self.markers_written: int = 0  # to detect that a verified transaction has ended since
         self._waiting: deque[tuple[Offset, OnCommitted]] = deque()  # in the order of the log
         self._uncommitted_bytes = 0  # appended since the high watermark moved
         self._flush_port = flush
+        self._replica_settings = replica_settings
         self.lead(leadership)
 
     def __repr__(self) -> str:
@@ -123,14 +171,19 @@ class Partition:
 
     def lead(self, leadership: Leadership) -> None:
         """Follow the controller's decision about leader, epoch and in-sync replicas."""
-        was_leader = self.is_leader
-        self.leadership: Leadership = leadership
-        self.leader_epoch: LeaderEpoch = leadership.leader_epoch
+        was_leader, last_epoch = self.is_leader, self.leader_epoch
+        self.leadership = leadership
+        self.leader_epoch = leadership.leader_epoch
         self.is_leader = leadership.leader == self.node_id
-        if self.is_leader:
-            self.log.start_epoch(self.leader_epoch)
-        elif was_leader:
+        is_new_epoch = not was_leader or self.leader_epoch != last_epoch
+        if was_leader and not self.is_leader:
             self.abandon()
+        elif is_new_epoch:
+            self._drop_followers()
+        if self.is_leader and is_new_epoch:
+            self.log.start_epoch(self.leader_epoch)
+        if not self.is_leader or is_new_epoch:
+            self.in_sync = None
         self._apply_settings()
 
     def replace_settings(self, settings: TopicSettings) -> None:
@@ -151,17 +204,37 @@ class Partition:
         self._flush = self._flush_port if has_flush_policy else None
         self._committer = self._new_committer()
         if self.is_leader:
+            self._update_replicas(needed)
             self._advance(self._committer.on_appended(self.log.end_offset))
             if self._flush is not None:
                 self._flush_by_policy(self._flush)
 
     def _new_committer(self) -> Committer:
         flush_messages = self.settings.log.flush_messages
-        local: Committer = LocalCommitter()
         if flush_messages is not None and self._flush is not None:
-            local = FlushCommitter(flush_messages, self.log.recovery_point)
-        followers = [replica for replica in self.leadership.isr if replica != self.node_id]
-        return InSyncCommitter(local, followers) if followers else local
+            return FlushCommitter(flush_messages, self.log.recovery_point)
+        return LocalCommitter()
+
+    def _update_replicas(self, min_insync: int) -> None:
+        """What is known of the followers lasts as long as the leader epoch."""
+        leadership = self.leadership
+        if self.in_sync is not None:
+            self.in_sync.on_committed_isr(leadership.isr, leadership.partition_epoch)
+            self.in_sync.set_replicas(leadership.replicas, min_insync)
+        elif len(leadership.replicas) > 1:
+            self.in_sync = InSyncReplicas(
+                node_id=self.node_id,
+                leader_epoch=self.leader_epoch,
+                partition_epoch=leadership.partition_epoch,
+                replicas=leadership.replicas,
+                isr=leadership.isr,
+                min_insync=min_insync,
+                high_watermark=self.log.high_watermark,
+                epoch_start_offset=self.log.end_offset,
+                settings=self._replica_settings,
+            )
+        if self.in_sync is not None:
+            self._committer = ReplicatedCommitter(self._committer, self.in_sync)
 
     def check_leader(self, current_leader_epoch: int) -> None:
         """Refuse a request for another leader, or for another leader epoch."""
@@ -224,6 +297,9 @@ class Partition:
             self._advance(self._committer.on_appended(appended.end_offset))
             if self._flush is not None:
                 self._flush_by_policy(self._flush)
+            if self.followers:
+                for follower in self.followers:
+                    follower.on_appended()
         return appended
 
     def append_marker(self, batch: bytearray, marker: Marker, *, now: Millis) -> Appended:
@@ -243,9 +319,44 @@ class Partition:
         else:
             self._waiting.append((end_offset, call))
 
-    def on_replica_fetch(self, replica: NodeId, end_offset: Offset) -> None:
-        """A follower has everything below `end_offset`."""
-        self._advance(self._committer.on_replica_fetch(replica, end_offset))
+    def on_replica_fetch(
+        self,
+        replica: NodeId,
+        end_offset: Offset,
+        *,
+        log_start_offset: Offset = Offset(0),
+        broker_epoch: int = -1,
+        now: Millis = Millis(0),
+    ) -> None:
+        """A follower, whose history is this log's, has everything below `end_offset`."""
+        if self.in_sync is not None:
+            self._advance(
+                self.in_sync.on_fetch(
+                    replica,
+                    end_offset,
+                    log_start_offset=log_start_offset,
+                    broker_epoch=broker_epoch,
+                    leader_end_offset=self.log.end_offset,
+                    now=now,
+                )
+            )
+
+    def withdraw_proposal(self) -> None:
+        """The controller did not take a change of the in-sync set."""
+        if self.in_sync is not None:
+            self._advance(self.in_sync.withdraw())
+
+    def find_divergence(self, last_epoch: LeaderEpoch, end_offset: Offset) -> EpochEnd | None:
+        """Where a log that ends at `end_offset` with a batch of `last_epoch` parts from this one.
+
+        None: it is a part of this one. Refused when this log has nothing as old.
+        """
+        end = self.log.epochs.end_offset_for(last_epoch, self.log.end_offset)
+        if end.end_offset < 0:
+            raise Refused(ErrorCode.offset_out_of_range, "that leader epoch is unknown")
+        if end.epoch < last_epoch or end.end_offset < end_offset:
+            return EpochEnd(end.epoch, end.end_offset)
+        return None
 
     def _advance(self, high_watermark: Offset) -> None:
         """The only place where the high watermark moves."""
@@ -259,16 +370,44 @@ class Partition:
         if self.polls:
             for poll in tuple(self.polls):
                 poll.on_readable(self, size_bytes)
+        for follower in self.followers:
+            follower.on_high_watermark()
 
     def abandon(self) -> None:
         """Deleted, or led by another broker: respond to everything that waits."""
         for poll in tuple(self.polls):
             poll.on_unavailable()
+        self._drop_followers()
         self._refuse_waiting(self._leader_changed())
+
+    def _drop_followers(self) -> None:
+        followers, self.followers = self.followers, []
+        for follower in followers:
+            follower.on_unavailable()
 
     def _refuse_waiting(self, refusal: Refused) -> None:
         while self._waiting:
             self._waiting.popleft()[1](refusal)
+
+    # Following.
+
+    def append_copies(
+        self, batches: Buffer, headers: Sequence[BatchHeader], *, epoch: LeaderEpoch, now: Millis
+    ) -> None:
+        """Append what the leader of `epoch` sent. Malformed, Refused or OSError: see the log."""
+        if self.is_leader or epoch != self.leader_epoch:
+            raise self._leader_changed()
+        self.log.append_replicated(batches, headers, leader_epoch=epoch, now=now)
+        if self._flush is not None:
+            self._committer.on_appended(self.log.end_offset)
+            self._flush_by_policy(self._flush)
+
+    def follow_leader(self, high_watermark: Offset, start_offset: Offset, now: Millis) -> None:
+        """Take over how far the leader has committed, and where its log starts."""
+        self.log.set_high_watermark(max(high_watermark, self.log.high_watermark))
+        start_offset = min(start_offset, self.log.high_watermark)
+        if start_offset > self.log.start_offset:
+            self.log.advance_start_offset(start_offset, now)
 
     # Flushing.
 
@@ -286,7 +425,11 @@ class Partition:
     def on_flushed(self, offset: Offset, now: Millis) -> None:
         """Everything below `offset` is on disk."""
         self.log.flushed(offset, now)
-        self._advance(self._committer.on_flushed(self.log.recovery_point))
+        committed = self._committer.on_flushed(self.log.recovery_point)
+        if self.is_leader:
+            self._advance(committed)
+        elif self.on_copy_flushed is not None and not self._committer.waits_for_flush:
+            self.on_copy_flushed()
         if self._flush is not None and self._committer.waits_for_flush:
             self._flush.request(self)  # more was appended while it was synced
 

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.broker.settings import TopicSettings
+    from penstock.consensus.replica.leader import ReplicaSettings
     from penstock.log.partition_log import PartitionLog
     from penstock.log.settings import LogSettings
     from penstock.model import NodeId, TopicId, TopicPartition
     from penstock.protocol.fields import TopicKey
+
+from penstock.broker.partition import REPLICA_SETTINGS
 
 
 class HostedTopic:
@@ -49,8 +52,14 @@ class LogStore(Protocol):
 class Partitions:
     """All partitions of this broker, by name and by topic id."""
 
-    def __init__(self, node_id: NodeId, store: LogStore) -> None:
+    def __init__(
+        self,
+        node_id: NodeId,
+        store: LogStore,
+        replica_settings: ReplicaSettings = REPLICA_SETTINGS,
+    ) -> None:
         self.node_id = node_id
+        self.replica_settings = replica_settings
         self.flush: FlushPort | None = None  # for partitions created from then on
         self.generation: int = (
             0  # of the table: a cached partition of another one is looked up again
@@ -96,6 +105,7 @@ class Partitions:
             leadership=leadership,
             settings=settings,
             flush=self.flush,
+            replica_settings=self.replica_settings,
         )
         topic.partitions[topic_partition.partition] = partition
         self.generation += 1

@@ -15,28 +15,27 @@ from penstock.model import ProducerId
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BLOCK_COUNT: Final = 1000
 REFILL_BELOW: Final = 100  # requested ahead of need, so that no client waits for the controller
 
 
 class ProducerIdSource(Protocol):
     """The controller, as far as producer ids go."""
 
-    def allocate_producer_ids(self, count: int) -> object:
-        """Reply with the first of `count` ids that are never given out again."""
+    def allocate_producer_ids(self) -> object:
+        """Reply with a range of ids that are never given out again, or with None."""
 
 
 class ProducerIds:
     """A block of ids, refilled as it is used up."""
 
-    def __init__(self, allocate: Callable[[int], object]) -> None:
-        self._allocate = allocate  # replies with the first id of a block of this size
+    def __init__(self, allocate: Callable[[], object]) -> None:
+        self._allocate = allocate  # replies with a range of ids
         self._blocks: list[range] = []
         self._is_refilling = False
 
     async def prepare(self) -> None:
-        """Wait for the first block."""
-        self._on_block(await result_of(self._allocate(BLOCK_COUNT)))
+        """Wait for the first block; without a controller, later ones are tried again."""
+        self._on_block(await result_of(self._allocate()))
 
     def take(self) -> ProducerId:
         """An id that was never used. Refused, to be tried again, without the controller."""
@@ -53,7 +52,7 @@ class ProducerIds:
 
     def _refill(self) -> None:
         self._is_refilling = True
-        reply = self._allocate(BLOCK_COUNT)
+        reply = self._allocate()
         if isinstance(reply, Deferred):
             reply.listen(self._on_block)
         else:
@@ -61,5 +60,5 @@ class ProducerIds:
 
     def _on_block(self, reply: object) -> None:
         self._is_refilling = False
-        if isinstance(reply, int):  # else refused: the next `take` tries again
-            self._blocks.append(range(reply, reply + BLOCK_COUNT))
+        if isinstance(reply, range):  # else refused: the next `take` tries again
+            self._blocks.append(reply)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.broker.metadata_image import ClusterController
+from penstock.broker.handler import Answer, Context
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
 
@@ -83,13 +83,6 @@ def _outcome(
 
 
 # The controller.
-
-
-def controller_of(context: Context) -> ClusterController:
-    """The controller behind this broker."""
-    cluster = context.broker.cluster
-    assert isinstance(cluster, ClusterController)
-    return cluster
 
 
 def when_controller_decided(

@@ -191,6 +191,20 @@ _TOPICS: Final = (
             "segments twice.",
     ),
     _key(
+        "broker.heartbeat.interval.ms", ValueType.INT, 250, minimum=10,
+        doc="How often a broker sends a heartbeat to the controller.",
+    ),
+    _key(
+        "broker.session.timeout.ms", ValueType.INT, 1000, minimum=100,
+        doc="A broker without a heartbeat for this time is fenced: its partitions get other "
+            "leaders.",
+    ),
+    _key(
+        "replica.lag.time.max.ms", ValueType.LONG, 30_000, minimum=100,
+        doc="A follower that has not caught up with its leader for this time leaves the in-sync "
+            "set.",
+    ),
+    _key(
         "log.flush.offset.checkpoint.interval.ms", ValueType.INT, 60_000, minimum=0,
         doc="How often recovery points are written.",
     ),

@@ -158,9 +158,13 @@ class AsyncLink(asyncio.BufferedProtocol):
             self._end(response_timeout(self.address, request, limit_ms))
         return await future
 
-    async def close(self) -> None:
-        """Close the connection; tasks that wait for a response get UnreachableError."""
+    def abort(self) -> None:
+        """End the connection now; requests in flight fail."""
         self._end(UnreachableError(f"the connection to broker {self.address} was closed here"))
+
+    async def close(self) -> None:
+        """End the connection; requests in flight fail."""
+        self.abort()
         await self._closed
 
     def _end(self, failure: Exception) -> None:

@@ -1,7 +1,7 @@
-"""One broker process: builds its parts, serves until told to stop, and stops in good order.
+"""One broker process: builds its parts, joins the cluster, serves, and stops in order.
 
-The order of a stop is the reverse of what depends on what: no new requests, everybody who waits is
-answered, the services close, then the logs, and last the mark that says the stop was clean.
+The order of a stop is the reverse of the dependencies: leaders move away, no new requests, pending
+requests are answered, the services close, then the logs, and last the clean-shutdown file.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import random
 import secrets
 import signal
-import time
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,40 +20,43 @@ from uuid import uuid4
 
 import uvloop
 
+from penstock.broker.active_controller import ActiveController
 from penstock.broker.broker import Broker, Endpoint
+from penstock.broker.broker_links import BrokerLinks
+from penstock.broker.controller_client import ControllerClient
 from penstock.broker.dispatch import Dispatcher
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
 from penstock.broker.group_coordinators import GroupCoordinators
-from penstock.broker.handler import result_of
 from penstock.broker.handlers import API_TABLE
 from penstock.broker.handlers.api_versions import FEATURES
+from penstock.broker.held_partitions import HeldPartitions
+from penstock.broker.lifecycle import BrokerLifecycle
 from penstock.broker.listener import Listener
-from penstock.broker.metadata_image import (
-    METADATA_PARTITION,
-    METADATA_TOPIC_ID,
-    ClusterController,
-    kafka_id,
-)
-from penstock.broker.partition import Leadership, Partition
+from penstock.broker.metadata_follower import MetadataFollower
+from penstock.broker.metadata_image import MetadataImage
 from penstock.broker.partitions import Partitions
+from penstock.broker.quorum.membership import QuorumMembership, start_quorum
 from penstock.broker.quotas import Quotas
-from penstock.broker.settings import topic_settings
+from penstock.broker.registration_file import boot_id, previous_epoch, save_registration
+from penstock.broker.replication.follower_sessions import FollowerSessions
+from penstock.broker.replication.in_sync_changes import InSyncChanges
+from penstock.broker.replication.replicas import Replicas
 from penstock.broker.transaction_coordinators import TransactionCoordinators
-from penstock.config.resolve import NO_LAYERS, view
+from penstock.config.resolve import view
+from penstock.consensus.replica.leader import ReplicaSettings
+from penstock.coordination.controller import ControllerMachine
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
-from penstock.log import LogDirectory, LogDirectoryError, LogDirectoryIdentity, OpenFiles
+from penstock.log import LogDirectory, LogDirectoryIdentity, OpenFiles
 from penstock.log.log_dir import PartitionLogStore
-from penstock.log.log_dir_identity import load_identity, load_topic_id, stores_topic_id
-from penstock.model import LeaderEpoch, Millis, Moment, NodeId
+from penstock.log.log_dir_identity import load_identity
+from penstock.model import Millis, Offset
+from penstock.node.clocks import SYSTEM_CLOCKS, Clocks
 from penstock.node.listen_address import CannotListenError, bracketed
+from penstock.node.metadata_folder import open_metadata, report_recovery, set_strays_aside
 from penstock.node.record_inspector import Inspector
-from penstock.node.settings import (
-    NodeSettings,
-    broker_view,
-    controller_view,
-)
+from penstock.node.settings import NodeSettings, broker_view, controller_view
 from penstock.node.upkeep_status import remove_status, write_status
 from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
 from penstock.upkeep.settings import UpkeepSettings
@@ -61,91 +65,136 @@ from penstock.upkeep.worker_process import WorkerProcess
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from penstock.coordination.controller import ClusterState
+    from penstock.broker.quorum.metadata_log import MetadataLog
+    from penstock.consensus.raft import OffsetAndEpoch, RoleChange
+
 
 logger: Final = logging.getLogger(__name__)
 
 SESSION_IDS_END: Final = 1 << 31
-STATUS_INTERVAL_S: Final = 1.0  # at most so often, however short the rounds of upkeep are
+STATUS_INTERVAL_S: Final = 1.0  # at most this often, however short the rounds of upkeep are
 STOP_S: Final = 4.0  # a graceful stop waits this long for pending responses
+HAND_OVER_S: Final = 10.0  # and this long for other brokers to take over
 FETCH_SESSION_IDLE_MS: Final = Millis(120_000)  # then a session may be evicted
-METADATA_SETTINGS: Final = topic_settings(
-    {
-        "cleanup.policy": "compact",
-        "segment.bytes": str(4 << 20),  # small, so that its history is compacted soon
-        "max.message.bytes": str(64 << 20),  # the events of a command are one batch
-        "flush.messages": "1",  # acknowledged metadata survives a power cut, as in Kafka
-    },
-    NO_LAYERS,
-)
 
 
 class RunningBroker:
     """The parts of one broker, from the folder on disk to the listener."""
 
-    def __init__(self, settings: NodeSettings, folder: LogDirectory, cluster_id: str) -> None:
+    partitions: Partitions
+    flusher: Flusher
+    metadata: MetadataLog
+    image: MetadataImage
+    held: HeldPartitions
+    follower: MetadataFollower
+    controller: ActiveController
+    links: BrokerLinks
+    client: ControllerClient
+    in_sync_changes: InSyncChanges
+    replicas: Replicas
+    transactions: TransactionCoordinators
+    groups: GroupCoordinators
+    broker: Broker
+    server: Listener
+    lifecycle: BrokerLifecycle
+    upkeep: Upkeep
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        folder: LogDirectory,
+        identity: LogDirectoryIdentity,
+        clocks: Clocks = SYSTEM_CLOCKS,
+    ) -> None:
         self.settings = settings
         self.folder = folder
-        self._cluster_id = cluster_id
-        views = broker_view(settings)
-        self.partitions: Partitions = Partitions(settings.node_id, PartitionLogStore(folder, clock))
-        self.flusher: Flusher = Flusher(self._all_partitions(), clock=steady_clock)
-        self.partitions.flush = self.flusher
-        self.metadata: Partition = _open_metadata(folder, settings.node_id, self.flusher)
-        quotas = Quotas(time.monotonic)
-        self.cluster: ClusterController = ClusterController(
-            self.metadata,
-            self.partitions,
-            quotas,
-            rules=controller_view(settings),
-            features=dict(FEATURES),
-            clock=moment,
+        self.clocks = clocks
+        self._identity = identity
+        self.partitions = Partitions(
+            settings.node_id,
+            PartitionLogStore(folder, clocks.wall),
+            ReplicaSettings(Millis(settings.values.integer("replica.lag.time.max.ms"))),
         )
-        self.broker: Broker = Broker(
+        self.flusher = Flusher(self.partitions, clock=clocks.steady)
+        self.partitions.flush = self.flusher
+        self.metadata = open_metadata(folder, clocks.wall())
+        quotas = Quotas(clocks.monotonic_s)
+        self.image = MetadataImage(settings.node_id, settings.static, quotas)
+        self.held = HeldPartitions(self.partitions, self.image.topic, self.image.topic_settings)
+        self.follower = MetadataFollower(self.image, self.held, clock=clocks.wall)
+        machine = ControllerMachine(controller_view(settings), dict(FEATURES))
+        self.controller = ActiveController(machine, self.follower, clocks.moment)
+        self.links = BrokerLinks()
+        self.broker = self._build_broker(quotas)
+        self.server = Listener(self.broker.dispatcher, self.broker.settings.network)
+        self._worker = WorkerProcess()
+        self.upkeep = Upkeep(
+            self._kept,
+            self._worker,
+            view(UpkeepSettings, settings.values),
+            clock=clocks.wall,
+            steady_clock=clocks.steady,
+            on_round=self._write_upkeep_status,
+        )
+        self._status_due_at = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def _build_broker(self, quotas: Quotas) -> Broker:
+        """What the handlers see, with the coordinators."""
+        settings, clocks = self.settings, self.clocks
+        views = broker_view(settings)
+        broker = Broker(
             settings=views,
-            clock=clock,
-            steady_clock=steady_clock,
+            clock=clocks.wall,
+            steady_clock=clocks.steady,
             partitions=self.partitions,
-            cluster=self.cluster,
+            cluster=self.image,
             quotas=quotas,
             api_table=API_TABLE,
             inspector=Inspector(),
             fetch_sessions=FetchSessions(
                 sessions_max=views.fetch_sessions_max,
                 idle_ms=FETCH_SESSION_IDLE_MS,
-                new_id=lambda: secrets.randbelow(SESSION_IDS_END - 1) + 1,
+                new_id=_new_session_id,
             ),
+            log_folder=self.folder.path,
         )
-        self.transactions: TransactionCoordinators = TransactionCoordinators(
+        broker.follower, broker.controller = self.follower, self.controller
+        self.client = broker.controller_client = ControllerClient(
+            broker, self.controller, self.follower, self.links
+        )
+        broker.dispatcher = Dispatcher(broker)
+        broker.follower_sessions = FollowerSessions(_new_session_id)
+        self.in_sync_changes = broker.in_sync_changes = InSyncChanges(
+            self.client,
+            self.image,
+            self.partitions,
+            node_id=settings.node_id,
+            clock=clocks.steady,
+            lag_max_ms=self.partitions.replica_settings.lag_max_ms,
+        )
+        self.transactions = broker.transactions = TransactionCoordinators(
             partitions=self.partitions,
-            cluster=self.cluster,
-            producer_ids=self.cluster,
+            cluster=self.image,
+            producer_ids=self.client,
             settings=view(TransactionSettings, settings.values),
-            clock=moment,
+            clock=clocks.moment,
         )
-        self.groups: GroupCoordinators = GroupCoordinators(
+        self.groups = broker.groups = GroupCoordinators(
             partitions=self.partitions,
-            cluster=self.cluster,
+            cluster=self.image,
             settings=view(GroupSettings, settings.values),
-            clock=moment,
+            clock=clocks.moment,
         )
-        self.broker.transactions, self.broker.groups = self.transactions, self.groups
-        self.cluster.topic_listeners += (self.transactions.follow, self.groups.follow)
-        self.server: Listener = Listener(Dispatcher(self.broker), views.network)
-        self._worker = WorkerProcess()
-        self.upkeep: Upkeep = Upkeep(
-            self._kept,
-            self._worker,
-            view(UpkeepSettings, settings.values),
-            clock=clock,
-            steady_clock=steady_clock,
-            on_round=self._write_upkeep_status,
-        )
-        self._status_due_at = 0.0
-        self._tasks: list[asyncio.Task[None]] = []
+        self.replicas = Replicas(self.partitions, self.image, self.links, clocks.wall)
+        self.held.listeners += (self.transactions.follow, self.groups.follow, self.replicas.follow)
+        return broker
+
+    # Starting.
 
     async def start(self) -> int:
-        """Serve; the port that clients connect to."""
+        """Join the cluster and serve; the port that clients connect to."""
         settings = self.settings
         try:
             port = await self.server.listen(settings.host, settings.kafka_port)
@@ -156,67 +205,146 @@ class RunningBroker:
             settings.node_id, settings.shown_host, settings.shown_port(port), settings.rack
         )
         where = f"{bracketed(settings.host)}:{port}"
-        self.cluster.static["listeners"] = f"{self.server.name}://{where}"
-        if not self.folder.was_clean:  # a stop in good order leaves none
-            _set_strays_aside(self.folder, self.cluster.state)
-            _report_recovery(self.folder)
-        registered = self.cluster.start(
-            endpoint, stopped_cleanly=self.folder.was_clean, cluster_id=self._cluster_id
-        )
-        self.folder.started()
-        self.transactions.start()
-        self.groups.start()
+        self.image.static["listeners"] = f"{self.server.name}://{where}"
+        self._join_quorum(endpoint)
+        await self.follower.caught_up()
+        await self._register(endpoint)
         self.flusher.start()
-        await result_of(registered)
+        self.lifecycle.start()
+        await self.lifecycle.unfenced()
         await self.transactions.producer_ids.prepare()
+        self.broker.dispatcher.open()
         self._keep_running("upkeep", self.upkeep.run())
-        self._keep_running("checkpoints", self._checkpoint_for_ever())
-        gc.freeze()  # what stands now stands until the end: no collection looks at it again
+        self._keep_running("checkpoints", self._write_checkpoints())
+        gc.freeze()  # what exists now exists until the end: no collection looks at it again
         gc.enable()
         return port
 
+    def _join_quorum(self, endpoint: Endpoint) -> None:
+        membership = QuorumMembership(
+            endpoint=endpoint,
+            listener=self.server.name,
+            directory_id=self._identity.directory_id,
+            voters=self.settings.voters,
+            bootstrap=self.settings.join,
+        )
+        quorum = self.broker.quorum = start_quorum(
+            membership,
+            self.metadata,
+            self.links,
+            self,
+            clock=self.clocks.moment,
+            cluster_id=lambda: self.image.cluster_id or self._identity.cluster_id or None,
+            jitter=lambda limit_ms: Millis(random.randrange(limit_ms)),
+        )
+        self.controller.attach(quorum)
+        self.client.attach(quorum)
+        self.follower.start(quorum)
+        quorum.start()
+
+    async def _register(self, endpoint: Endpoint) -> None:
+        """Become a broker of the cluster, then open the partitions that it says are here."""
+        boot = boot_id()
+        last_epoch = previous_epoch(self.folder.path, boot, was_clean=self.folder.was_clean)
+        self.lifecycle = BrokerLifecycle(
+            self.client,
+            endpoint=endpoint,
+            incarnation=uuid4(),
+            cluster_id=lambda: self.image.cluster_id or self._identity.cluster_id,
+            applied_offset=lambda: self.follower.applied.offset,
+            interval_ms=Millis(self.settings.values.integer("broker.heartbeat.interval.ms")),
+        )
+        epoch = await self.lifecycle.register(last_epoch)
+        await self.follower.applied_up_to(Offset(epoch + 1))
+        if not self.folder.was_clean:  # a clean stop leaves none
+            set_strays_aside(self.folder, self.image.state, self.clocks.wall())
+            report_recovery(self.folder)
+        self.follower.begin()
+        self.transactions.start()
+        self.groups.start()
+        self.in_sync_changes.start(epoch)
+        self.replicas.start(epoch)
+        await self.follower.idle()
+        self.folder.started()
+        loop = asyncio.get_running_loop()
+        save = partial(save_registration, self.folder.path, epoch, boot)
+        await loop.run_in_executor(None, save)
+
     def _keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name=name)
-        task.add_done_callback(_tell_death)
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(_report_end)
         self._tasks.append(task)
 
+    # What the quorum reports.
+
+    def on_role(self, change: RoleChange) -> None:
+        """Another leader: offsets that are waited for may never be committed."""
+        self.controller.on_role(change)
+
+    def on_committed(self, high_watermark: Offset) -> None:
+        """More metadata is committed."""
+        self.follower.on_committed(high_watermark)
+
+    def on_snapshot_installed(self, snapshot: OffsetAndEpoch) -> None:
+        """The metadata was replaced by a snapshot."""
+        self.follower.on_snapshot_installed(snapshot)
+
+    def on_fault(self, reason: str) -> None:
+        """This broker cannot follow the cluster any more. Alone, it still serves its partitions."""
+        logger.critical("%s", reason)
+        self.controller.close()
+        is_alone = len(self.broker.quorum.raft.voters.voters) == 1
+        if not is_alone and not self.failed.done():
+            self.failed.set_result(reason)
+
+    # Stopping.
+
     async def stop(self) -> None:
-        """Stop serving, answer who waits, close all."""
-        await self.server.close(STOP_S, self._answer_who_waits)
+        """Let others take over, stop serving, answer pending requests, close all."""
+        if len(self.image.brokers()) > 1:
+            await self.lifecycle.stop(HAND_OVER_S)
+        else:
+            self.lifecycle.close()
+        await self.server.close(STOP_S, self._answer_pending)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._worker.stop()
         self.transactions.close()
-        self.cluster.close()
+        self.controller.close()
+        self.in_sync_changes.close()
+        self.replicas.close()
+        self.held.close()
+        self.follower.close()
+        self.broker.quorum.close()
+        self.links.close()
         self.flusher.close()
         self.partitions.close()
         with suppress(OSError):
             remove_status(self.folder.path)
 
-    def _answer_who_waits(self) -> None:
+    def _answer_pending(self) -> None:
         self.partitions.abandon()
         self.groups.close()  # members whose join waits for others
 
-    def _all_partitions(self) -> _Everything:
-        return _Everything(self)
+    # Upkeep.
 
     def _kept(self) -> Iterator[UpkeepTarget]:
-        for partition in self._all_partitions():
+        for partition in tuple(self.partitions):
             settings = partition.settings
             yield UpkeepTarget(partition.log, settings.retention, settings.compaction)
 
     def _write_upkeep_status(self) -> None:
-        now = time.monotonic()
+        now = self.clocks.monotonic_s()
         if now < self._status_due_at:
             return
         self._status_due_at = now + STATUS_INTERVAL_S
         try:
-            write_status(self.folder.path, self.upkeep, clock())
+            write_status(self.folder.path, self.upkeep, self.clocks.wall())
         except OSError as error:  # nothing depends on it
             logger.debug("the upkeep status could not be written: %s", error)
 
-    async def _checkpoint_for_ever(self) -> None:
+    async def _write_checkpoints(self) -> None:
         interval_ms = self.settings.values.integer("log.flush.offset.checkpoint.interval.ms")
         loop = asyncio.get_running_loop()
         while True:
@@ -227,140 +355,52 @@ class RunningBroker:
                 logger.warning("the checkpoints could not be written: %s", error)
             remove = partial(
                 self.folder.remove_folders,
-                self.folder.take_deleted(clock()),
+                self.folder.take_deleted(self.clocks.wall()),
                 keep_names=self.folder.has_deleted_rows,
             )
             await loop.run_in_executor(None, remove)
 
 
-class _Everything:
-    """Every partition of the broker, its own metadata first, as of each time it is asked."""
-
-    def __init__(self, running: RunningBroker) -> None:
-        self._running = running
-
-    def __iter__(self) -> Iterator[Partition]:
-        yield self._running.metadata
-        yield from tuple(self._running.partitions)
+def _new_session_id() -> int:
+    return secrets.randbelow(SESSION_IDS_END - 1) + 1
 
 
-def _tell_death(task: asyncio.Task[None]) -> None:
+def _report_end(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         logger.critical("%s ended", task.get_name(), exc_info=task.exception())
 
 
-def clock() -> Millis:
-    """The time of day."""
-    return Millis(time.time_ns() // 1_000_000)
-
-
-def steady_clock() -> Millis:
-    """For time-outs: it goes on when the time of day is set."""
-    return Millis(time.monotonic_ns() // 1_000_000)
-
-
-def moment() -> Moment:
-    """Now, on both clocks. Without calls in between: every commit needs it."""
-    steady_ms, wall_ms = time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000
-    return Moment(Millis(steady_ms), Millis(wall_ms))
-
-
-def open_folder(settings: NodeSettings) -> tuple[LogDirectory, str]:
-    """Lock the node's folder and learn the cluster's id, minting one on the first day."""
+def open_folder(settings: NodeSettings) -> tuple[LogDirectory, LogDirectoryIdentity]:
+    """Lock the node's folder; its identity. A new folder gets its cluster id from the quorum."""
     known = load_identity(settings.folder) if settings.folder.exists() else None
-    cluster_id = kafka_id(uuid4()) if known is None else known.cluster_id
+    cluster_id = settings.cluster_id or "" if known is None else known.cluster_id
     directory_id = uuid4() if known is None else known.directory_id
     identity = LogDirectoryIdentity(cluster_id, settings.node_id, directory_id)
     files = OpenFiles(settings.values.integer("penstock.open.files.max"))
-    return LogDirectory.open(settings.folder, files, identity=identity), cluster_id
-
-
-def _open_metadata(folder: LogDirectory, node_id: NodeId, flusher: Flusher) -> Partition:
-    """The controller's own log, which no client reaches: it is in no table of topics."""
-    _check_metadata_is_there(folder)
-    log = folder.open_partition(
-        METADATA_PARTITION, METADATA_SETTINGS.log, topic_id=METADATA_TOPIC_ID, now=clock()
-    )
-    return Partition(
-        log,
-        topic_id=METADATA_TOPIC_ID,
-        node_id=node_id,
-        leadership=Leadership(node_id, LeaderEpoch(0), (node_id,), (node_id,)),
-        settings=METADATA_SETTINGS,
-        flush=flusher,
-    )
-
-
-def _check_metadata_is_there(folder: LogDirectory) -> None:
-    """LogDirectoryError when there are partitions and no word of their topics.
-
-    The first record of this log is on disk before the first topic is made. Without it a start would
-    make an empty cluster, and clients would make their topics again beside the old data.
-    """
-    path = folder.path / str(METADATA_PARTITION)
-    if any(file.stat().st_size for file in path.glob("*.log*") if file.is_file()):
-        return
-    others = sum(1 for name in folder.partitions_on_disk() if name != METADATA_PARTITION)
-    if others:
-        raise LogDirectoryError(
-            f"{path} is missing or empty, and {folder.path} holds {others} partitions whose topics "
-            "it described: restore it from a copy, or start with another --dir"
-        )
-
-
-def _report_recovery(folder: LogDirectory) -> None:
-    partitions = sum(1 for name in folder.partitions_on_disk() if name != METADATA_PARTITION)
-    if partitions:  # a new folder has none
-        logger.info(
-            "the last stop was not clean: checking the ends of %d partitions in %s, and cutting "
-            "off batches that were not written completely", partitions, folder.path,
-        )  # fmt: skip
-
-
-def _set_strays_aside(folder: LogDirectory, cluster: ClusterState) -> None:
-    """A partition on disk that the controller never knew is kept, under another name.
-
-    One whose topic it has deleted goes: the deletion was interrupted. One with another id than the
-    topic of its name is kept too: whether that id was deleted, or rotted, nobody knows any more.
-    """
-    for topic_partition in folder.partitions_on_disk():
-        if topic_partition == METADATA_PARTITION:
-            continue
-        topic = cluster.topics.get(topic_partition.topic)
-        path = folder.path / str(topic_partition)
-        if topic is not None and topic_partition.partition < len(topic.partitions):
-            if stores_topic_id(path, topic.topic_id):
-                continue
-            if load_topic_id(path) in (None, topic.topic_id):
-                continue
-        if topic_partition.topic in cluster.deleted_topics:
-            logger.warning("%s belongs to a topic that was deleted: removed", path.name)
-            folder.discard(topic_partition, token=uuid4().hex, now=clock())
-            continue
-        aside = folder.set_aside(topic_partition, uuid4().hex)
-        logger.warning("%s belongs to no topic: set aside as %s", path.name, aside.name)
+    return LogDirectory.open(settings.folder, files, identity=identity), identity
 
 
 async def serve(settings: NodeSettings, on_ready: Callable[[int], None]) -> None:
-    """Run a broker until SIGTERM or SIGINT; `on_ready` is told the port."""
+    """Run a broker until SIGTERM or SIGINT; `on_ready` gets the port."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    folder, cluster_id = open_folder(settings)
+    folder, identity = open_folder(settings)
     gc.disable()  # almost nothing that a start makes is garbage, and there is much to look at
     try:
-        running = RunningBroker(settings, folder, cluster_id)
+        running = RunningBroker(settings, folder, identity)
+        running.failed.add_done_callback(lambda _: stopping.set())
         on_ready(await running.start())
     except BaseException:
-        _give_back(folder)
+        _release(folder)
         raise
     await stopping.wait()
     logger.info("stopping")
     await running.stop()
 
 
-def _give_back(folder: LogDirectory) -> None:
+def _release(folder: LogDirectory) -> None:
     """The start failed: what was clean before is clean still."""
     try:
         folder.close()
@@ -369,8 +409,8 @@ def _give_back(folder: LogDirectory) -> None:
 
 
 def run_broker(settings: NodeSettings, on_ready: Callable[[int], None]) -> None:
-    """Run a broker in this process until it is told to stop."""
+    """Run a broker in this process until it is stopped."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(settings, on_ready))
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # a second one must not end what is in good order
+        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the end

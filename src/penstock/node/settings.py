@@ -8,13 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.broker.settings import BrokerSettings, NetworkSettings
 from penstock.config.broker_keys import BROKER_KEYS, broker_values
 from penstock.config.resolve import Layers, Values, view
 from penstock.coordination.controller.settings import ControllerSettings
 from penstock.errors import Refused
+from penstock.link.settings import Address
 from penstock.model import NodeId
 from penstock.node.addresses import KAFKA_PORT, LOCALHOST
 from penstock.node.listen_address import NotAllowedError, check_exposure
@@ -33,6 +34,14 @@ _SECURITY: Final = re.compile(
 )
 
 
+class VoterAddress(NamedTuple):
+    """A voter of a new cluster: `1@host:port`."""
+
+    node_id: NodeId
+    host: str
+    port: int
+
+
 class InvalidSettingsError(Exception):
     """The node cannot start with these; the message says what to change."""
 
@@ -48,6 +57,9 @@ class NodeSettings:
     advertised_host: str | None = None  # None: the host itself
     advertised_port: int | None = None  # None: the one it listens on
     rack: str | None = None
+    voters: tuple[VoterAddress, ...] = ()  # of a new cluster; none: this broker alone
+    join: tuple[Address, ...] = ()  # servers of a cluster that this broker joins without a vote
+    cluster_id: str | None = None  # of a new cluster; None: the first controller draws one
     static: dict[str, str] = field(default_factory=dict)  # broker keys, as given
 
     @property

@@ -15,13 +15,13 @@ def test_a_full_disk_refuses_changes_until_there_is_space(
     wire: Any, broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic("before")
-    log = broker.cluster.metadata.log
+    log = broker.broker.quorum.log
 
     def full(*args: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(log), "append", full)
+        patch.setattr(log, "append_records", full)
         (refused,) = wire.call(19, 7, **REQUESTED).topics
         assert refused.error_code == ErrorCode.not_controller
         assert [topic.name for topic in wire.call(3, 12, topics=None).topics] == ["before"]

@@ -220,6 +220,7 @@ def read_committed(records: bytes, aborted: list[tuple[int, int]]) -> list[str]:
 class Running(Protocol):
     def call(self, work: Callable[[], Any]) -> Any: ...
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> None: ...
+    def create_internal_topic(self, name: str) -> None: ...
     def connect(self) -> Wire: ...
 
     cluster: Any
@@ -228,7 +229,7 @@ class Running(Protocol):
 @pytest.fixture
 def prepared(broker: Running) -> Running:
     """A broker that coordinates transactions, with the topic `a` of three partitions."""
-    broker.call(lambda: broker.cluster.create_internal_topic("__transaction_state"))
+    broker.create_internal_topic("__transaction_state")
     broker.create_topic("a", 3)
     return broker
 

@@ -29,7 +29,7 @@ def test_an_abandoned_transaction_blocks_a_compacted_topic_until_its_timeout(
     start_broker: Any, reader_of: Any, make_handle: Any, make_batch: Batch
 ) -> None:
     broker = start_broker(log_cleaner_backoff_ms="50", log_retention_check_interval_ms="50")
-    broker.call(lambda: broker.cluster.create_internal_topic("__transaction_state"))
+    broker.create_internal_topic("__transaction_state")
     broker.create_topic(
         "c", cleanup_policy="compact", segment_ms="20", min_cleanable_dirty_ratio="0.01"
     )

@@ -3,10 +3,11 @@
 import pytest
 
 from penstock.broker.coordinators import partition_of
-from penstock.broker.producer_ids import BLOCK_COUNT, REFILL_BELOW, ProducerIds
+from penstock.broker.producer_ids import REFILL_BELOW, ProducerIds
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
-from penstock.model import ProducerId
+
+BLOCK_COUNT = 1000
 
 
 class Controller:
@@ -17,16 +18,16 @@ class Controller:
         self.given = 0
         self.pending: list[Deferred[object]] = []
 
-    def allocate(self, count: int) -> object:
+    def allocate(self) -> object:
         deferred: Deferred[object] = Deferred()
         self.pending.append(deferred)
         if self.at_once:
-            self.give(count)
+            self.give()
         return deferred
 
-    def give(self, count: int = BLOCK_COUNT) -> None:
-        self.pending.pop().resolve(ProducerId(self.given))
-        self.given += count
+    def give(self) -> None:
+        self.pending.pop().resolve(range(self.given, self.given + BLOCK_COUNT))
+        self.given += BLOCK_COUNT
 
 
 def test_ids_are_never_repeated_over_blocks() -> None:

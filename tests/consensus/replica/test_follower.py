@@ -4,7 +4,6 @@ import pytest
 
 from penstock.consensus.replica.follower import (
     Append,
-    EpochEnd,
     Fetched,
     FetchState,
     Follow,
@@ -17,7 +16,7 @@ from penstock.consensus.replica.follower import (
     decide_response,
 )
 from penstock.errors import ErrorCode
-from penstock.model import LeaderEpoch, NodeId, Offset
+from penstock.model import EpochEnd, LeaderEpoch, NodeId, Offset
 
 STATE = FetchState(NodeId(1), LeaderEpoch(5), Offset(100), LeaderEpoch(4))
 

@@ -29,7 +29,6 @@ def leader(
         high_watermark=Offset(high_watermark),
         epoch_start_offset=Offset(epoch_start),
         settings=ReplicaSettings(LAG_MS),
-        now=Millis(0),
     )
 
 
@@ -75,7 +74,7 @@ def test_nothing_is_committed_while_too_few_replicas_are_in_sync() -> None:
 
 def test_no_more_replicas_are_needed_than_exist() -> None:
     replicas = leader(isr=(ONE,), min_insync=2)
-    replicas.set_replicas((ONE,), 2, Millis(0))
+    replicas.set_replicas((ONE,), 2)
     assert replicas.has_min_insync
     assert replicas.on_leader_end(Offset(10)) == 10
 
@@ -107,7 +106,7 @@ def test_one_proposal_at_a_time() -> None:
     assert replicas.propose_joins(anyone) is None
     assert replicas.propose_leaves(Offset(10), Millis(5000)) is None
     replicas.withdraw()
-    assert replicas.propose_leaves(Offset(10), Millis(5000)) is not None
+    assert replicas.propose_leaves(Offset(10), Millis(7000)) is not None
 
 
 def test_while_a_join_is_proposed_the_high_watermark_waits_for_the_joining_replica() -> None:
@@ -123,6 +122,7 @@ def test_while_a_join_is_proposed_the_high_watermark_waits_for_the_joining_repli
 def test_while_a_leave_is_proposed_the_high_watermark_waits_for_the_leaving_replica() -> None:
     replicas = leader()
     replicas.on_leader_end(Offset(10))
+    assert replicas.propose_leaves(Offset(10), Millis(500)) is None
     fetch(replicas, TWO, 10, leader_end=10, now=2000)
     proposal = replicas.propose_leaves(Offset(10), Millis(2000))
     assert proposal is not None
@@ -163,7 +163,18 @@ def test_a_silent_in_sync_replica_of_a_new_leader_leaves_after_the_lag() -> None
     replicas = leader(high_watermark=3)
     replicas.on_leader_end(Offset(3))
     assert replicas.propose_leaves(Offset(3), Millis(900)) is None
-    assert replicas.propose_leaves(Offset(3), Millis(1100)) is not None
+    assert replicas.propose_leaves(Offset(3), Millis(1900)) is None
+    assert replicas.propose_leaves(Offset(3), Millis(1901)) is not None
+
+
+def test_a_follower_lags_from_the_check_that_finds_it_behind_however_long_it_was_idle() -> None:
+    replicas = leader()
+    fetch(replicas, TWO, 0, leader_end=0)
+    fetch(replicas, THREE, 0, leader_end=0)
+    assert replicas.propose_leaves(Offset(0), Millis(100_000)) is None
+    replicas.on_leader_end(Offset(5))
+    assert replicas.propose_leaves(Offset(5), Millis(100_500)) is None
+    assert replicas.propose_leaves(Offset(5), Millis(101_501)) is not None
 
 
 def test_an_older_change_of_the_set_is_passed_over() -> None:

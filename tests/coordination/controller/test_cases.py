@@ -16,24 +16,32 @@ from penstock.coordination.controller import ClusterState, ControllerMachine
 from penstock.coordination.controller.commands import (
     AllocateProducerIds,
     AlterConfigs,
+    AlterPartitions,
     AlterQuotas,
+    BrokerHeartbeat,
     Command,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     ElectLeaders,
+    FenceBroker,
+    HeartbeatReply,
+    IsrChange,
     NewPartitions,
     NewTopic,
     QuotaChange,
     ReassignPartitions,
     RegisterBroker,
     ResourceChange,
+    StartSessions,
+    UnregisterBroker,
 )
-from penstock.coordination.controller.events import ConfigScope
+from penstock.coordination.controller.events import NO_LEADER, ConfigScope, Event, PartitionState
 from penstock.coordination.controller.settings import ControllerSettings
+from penstock.coordination.controller.snapshot import snapshot_events
 from penstock.errors import Refused
-from penstock.machine import CallerId, JournalRecord, Story
-from penstock.model import Millis, Moment, NodeId, TopicId
+from penstock.machine import CallerId, JournalRecord, Outcome, Story
+from penstock.model import LeaderEpoch, Millis, Moment, NodeId, Offset, TopicId
 from tests.support.settings import default_settings
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.case"))
@@ -50,6 +58,8 @@ class Scenario:
         self.state: ClusterState = self.machine.fresh()
         self.log: list[JournalRecord] = []
         self.last_topic_id = 0
+        self.incarnations: dict[int, int] = {}  # processes that were started, by broker
+        self.now = Millis(0)
         self.story = Story()
 
     def step(self, line: str) -> str:
@@ -58,24 +68,44 @@ class Scenario:
             return self.replay(compacted=verb == "compact")
         if verb == "show":
             return self.show()
+        if verb == "start":  # a broker registers and is unfenced
+            self.step(f"register {' '.join(words)}")
+            return self.step(f"heartbeat {words[0]}")
+        if verb == "wait":
+            self.now = Millis(self.now + int(words[0]))
+            return "\n".join(self.tick())
+        if verb == "rows":
+            rows = self.state.topics[words[0]].partitions
+            return "\n".join(_row(index, row) for index, row in enumerate(rows))
         if verb == "story":
             return "\n".join(text for _, text in self.story.of(words[0]))
         return "\n".join(self.submit(getattr(self, f"parse_{verb.replace('-', '_')}")(words)))
 
     def submit(self, command: Command) -> Iterable[str]:
         try:
-            outcome = self.machine.decide(self.state, command, Moment(Millis(0), Millis(0)))
+            outcome = self.machine.decide(self.state, command, Moment(self.now, Millis(0)))
         except Refused as refusal:
             return [f"refused {refusal}"]
+        body = outcome.replies[0].body
+        lines = [f"> {_short(each)}" for each in (body if isinstance(body, list) else [body])]
+        return lines + self.carry_out(outcome)
+
+    def tick(self) -> Iterable[str]:
+        wake_at = self.machine.wake_at(self.state)
+        if wake_at is None or wake_at > self.now:
+            return []
+        return self.carry_out(self.machine.tick(self.state, Moment(self.now, Millis(0))))
+
+    def carry_out(self, outcome: Outcome[Event]) -> list[str]:
         for event in outcome.events:
             self.log.append(self.machine.write_event(event))
             self.machine.apply(self.state, event)
+        for note in outcome.notes:
+            self.machine.apply(self.state, note)
         self.machine.validate(self.state)
         self.story.add(outcome.story, Millis(0))
-        body = outcome.replies[0].body
-        lines = [f"> {_short(each)}" for each in (body if isinstance(body, list) else [body])]
         written = self.log[len(self.log) - len(outcome.events) :]
-        return lines + [
+        return [
             f"{key.decode()} = {'deleted' if value is None else value.decode()}"
             for key, value in written
         ]
@@ -104,11 +134,56 @@ class Scenario:
         return TopicId(UUID(int=self.last_topic_id))
 
     def parse_register(self, words: list[str]) -> Command:
+        """register <id> [rack=a] [clean=no] [again=yes: the same process]"""
         options = _options(words[1:])
+        node = int(words[0])
+        known = self.state.brokers.get(NodeId(node))
+        is_clean = options.get("clean", "yes") == "yes" and known is not None
+        if "again" not in options:
+            self.incarnations[node] = self.incarnations.get(node, 0) + 1
         return RegisterBroker(
-            CALLER, NodeId(int(words[0])), "localhost", 9092, options.get("rack"),
-            stopped_cleanly=options.get("clean", "yes") == "yes", new_cluster_id="the-id",
+            CALLER, NodeId(node), UUID(int=self.incarnations[node]), "localhost", 9092,
+            options.get("rack"), previous_epoch=known.epoch if known and is_clean else -1,
+            new_epoch=len(self.log), new_cluster_id="the-id",
         )  # fmt: skip
+
+    def parse_heartbeat(self, words: list[str]) -> Command:
+        """heartbeat <id> [epoch=n] [at=metadata offset] [fence=yes] [stop=yes]"""
+        options, node = _options(words[1:]), NodeId(int(words[0]))
+        known = self.state.brokers.get(node)
+        epoch = int(options.get("epoch", -1 if known is None else known.epoch))
+        return BrokerHeartbeat(
+            CALLER, node, epoch, Offset(int(options.get("at", len(self.log)))),
+            wants_fence="fence" in options, wants_stop="stop" in options,
+            end_offset=Offset(len(self.log)),
+        )  # fmt: skip
+
+    def parse_fence(self, words: list[str]) -> Command:
+        node = NodeId(int(words[0]))
+        return FenceBroker(CALLER, node, self.state.brokers[node].epoch, "it is dead")
+
+    def parse_unregister(self, words: list[str]) -> Command:
+        return UnregisterBroker(CALLER, NodeId(int(words[0])))
+
+    def parse_sessions(self, words: list[str]) -> Command:
+        return StartSessions(CALLER)
+
+    def parse_isr(self, words: list[str]) -> Command:
+        """isr <topic>-<index> by=<leader> [epoch=n] [version=n] <node>[@broker epoch],…"""
+        name, _, index = words[0].rpartition("-")
+        options = _options([word for word in words[1:-1] if "=" in word])
+        topic = self.state.topics[name]
+        row = topic.partitions[int(index)]
+        members = []
+        for word in words[-1].split(","):
+            node, _, epoch = word.partition("@")
+            members.append((NodeId(int(node)), int(epoch) if epoch else -1))
+        leader = NodeId(int(options["by"]))
+        change = IsrChange(
+            topic.topic_id, int(index), LeaderEpoch(int(options.get("epoch", row.leader_epoch))),
+            int(options.get("version", row.partition_epoch)), tuple(members),
+        )  # fmt: skip
+        return AlterPartitions(CALLER, leader, self.state.brokers[leader].epoch, (change,))
 
     def parse_create(self, words: list[str]) -> Command:
         """create [--validate] name [partitions=n] [replicas=n] [assign=1,2;2,1] [key=value] , …"""
@@ -185,10 +260,12 @@ class Scenario:
         return AlterQuotas(CALLER, (QuotaChange(entity, limits),))
 
     def parse_elect(self, words: list[str]) -> Command:
+        unclean = words[0] == "unclean"
+        words = words[1:] if unclean else words
         partitions = tuple(
             (name, int(index)) for name, _, index in (w.rpartition("-") for w in words)
         )
-        return ElectLeaders(CALLER, partitions)
+        return ElectLeaders(CALLER, partitions, unclean)
 
     def parse_reassign(self, words: list[str]) -> Command:
         name, _, index = words[0].rpartition("-")
@@ -217,10 +294,28 @@ def _rows(text: str) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(node) for node in row.split(",") if node) for row in text.split(";"))
 
 
+def _row(index: int, row: PartitionState) -> str:
+    """A partition in words."""
+    leader = "none" if row.leader == NO_LEADER else row.leader
+    sets = [f"isr {','.join(map(str, row.isr)) or '-'}"]
+    sets += [f"elr {','.join(map(str, row.elr))}"] if row.elr else []
+    sets += [f"last known {','.join(map(str, row.last_known_elr))}"] if row.last_known_elr else []
+    sets += ["recovering"] if row.is_recovering else []
+    epochs = f"epoch {row.leader_epoch} version {row.partition_epoch}"
+    return f"{index}: leader {leader} {epochs} {' '.join(sets)}"
+
+
 def _short(result: object) -> str:
     match result:
         case Refused():
             return f"refused {result}"
+        case HeartbeatReply():
+            words = ["caught up"] if result.is_caught_up else ["behind"]
+            words += ["fenced"] if result.is_fenced else []
+            words += ["may stop"] if result.may_stop else []
+            return ", ".join(words)
+        case PartitionState():
+            return _row(0, result)[3:]
         case tuple():
             return " ".join(str(part.int if isinstance(part, UUID) else part) for part in result)
         case _:
@@ -257,10 +352,15 @@ def test_the_controller_does_what_the_case_file_says(
 
 
 STEPS = [
-    "register 1",
-    "register 1 clean=no",
-    "register 2",
-    "register 3 rack=a",
+    "start 1",
+    "start 1 clean=no",
+    "start 2",
+    "start 3 rack=a",
+    "fence 2",
+    "heartbeat 1",
+    "heartbeat 2",
+    "heartbeat 2 stop=yes",
+    "wait 400",
     *(f"create {name} partitions=2" for name in ("a", "b", "a.b", "a_b")),
     "create a replicas=2 retention.ms=5",
     "create b assign=1,2;2,1",
@@ -285,7 +385,7 @@ STEPS = [
 @given(st.lists(st.sampled_from(STEPS), max_size=40))
 def test_any_history_replays_to_the_same_state_also_from_a_compacted_log(steps: list[str]) -> None:
     scenario = Scenario()
-    for step in ["register 1", "register 2", *steps]:
+    for step in ["start 1", "start 2", *steps]:
         scenario.step(step)
     assert scenario.step("replay") == "same"
     assert scenario.step("compact") == "same"
@@ -293,9 +393,45 @@ def test_any_history_replays_to_the_same_state_also_from_a_compacted_log(steps: 
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.sampled_from(STEPS), max_size=40))
+def test_a_snapshot_replays_to_the_same_state(steps: list[str]) -> None:
+    scenario = Scenario()
+    for step in ["start 1", "start 2", *steps]:
+        scenario.step(step)
+    again = scenario.machine.fresh()
+    for event in snapshot_events(scenario.state):
+        for stored in scenario.machine.read_events(scenario.machine.write_event(event), None):
+            scenario.machine.apply(again, stored)
+    scenario.machine.validate(again)
+    assert _picture(again) == _picture(scenario.state)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.sampled_from(STEPS), max_size=20), st.lists(st.sampled_from(STEPS), max_size=20))
+def test_a_fork_and_its_origin_change_independently(before: list[str], after: list[str]) -> None:
+    scenario = Scenario()
+    for step in ["start 1", "start 2", *before]:
+        scenario.step(step)
+    origin, picture = scenario.state, _picture(scenario.state)
+    counters = scenario.last_topic_id, dict(scenario.incarnations), scenario.now, len(scenario.log)
+    pictures = []
+    for state in (origin.fork(), origin):
+        state.sessions, state.stops_awaited = dict(origin.sessions), dict(origin.stops_awaited)
+        scenario.state = state
+        scenario.last_topic_id, incarnations, scenario.now, log_end = counters
+        scenario.incarnations = dict(incarnations)
+        del scenario.log[log_end:]
+        assert _picture(origin) == picture  # whatever was done to the fork
+        for step in after:
+            scenario.step(step)
+        pictures.append(_picture(state))
+    assert pictures[0] == pictures[1]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.sampled_from(STEPS), max_size=40))
 def test_a_compacted_log_keeps_nothing_of_deleted_topics(steps: list[str]) -> None:
     scenario = Scenario()
-    for step in ["register 1", "register 2", *steps]:
+    for step in ["start 1", "start 2", *steps]:
         scenario.step(step)
     for name in tuple(scenario.state.topics):
         scenario.step(f"delete {name}")

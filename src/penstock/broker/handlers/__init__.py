@@ -5,6 +5,7 @@ from typing import Final
 from penstock.broker.handler import ApiTable
 from penstock.broker.handlers import (
     api_versions,
+    broker_lifecycle,
     classic_groups,
     cluster,
     configs,
@@ -16,6 +17,7 @@ from penstock.broker.handlers import (
     metadata,
     offsets,
     produce,
+    quorum,
     quota_admin,
     security,
     topics,
@@ -26,6 +28,7 @@ from penstock.broker.handlers import (
 API_TABLE: Final = ApiTable(
     (
         *api_versions.HANDLERS,
+        *broker_lifecycle.HANDLERS,
         *classic_groups.HANDLERS,
         *cluster.HANDLERS,
         *configs.HANDLERS,
@@ -37,6 +40,7 @@ API_TABLE: Final = ApiTable(
         *metadata.HANDLERS,
         *offsets.HANDLERS,
         *produce.HANDLERS,
+        *quorum.HANDLERS,
         *quota_admin.HANDLERS,
         *security.HANDLERS,
         *topics.HANDLERS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.broker.handler import Context, Handler
+from penstock.broker.handler import Context, Handler, always
 from penstock.broker.permissions import ANYONE
 from penstock.protocol.messages.api_versions import (
     API_VERSIONS,
@@ -42,4 +42,6 @@ def _supported(api_version: int) -> list[SupportedFeature]:
     return [row for row in features if row.min_version > 0 or api_version >= _LEVEL_ZERO_FROM]
 
 
-HANDLERS = (Handler(API_VERSIONS, versions=(0, 4), handle=api_versions, allow=ANYONE),)
+HANDLERS = (
+    Handler(API_VERSIONS, versions=(0, 4), handle=api_versions, allow=ANYONE, before_ready=always),
+)

@@ -6,8 +6,8 @@ import os
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.metadata_image import METADATA_PARTITION
+from penstock.broker.controller_client import controller_id
+from penstock.broker.handler import Answer, Context, Forwards, Handler
 from penstock.broker.permissions import (
     ANYONE,
     Operation,
@@ -15,7 +15,7 @@ from penstock.broker.permissions import (
     all_operations,
     on_cluster,
 )
-from penstock.broker.replies import controller_of, error_of, when_controller_decided
+from penstock.broker.replies import error_of, when_controller_decided
 from penstock.coordination.controller.commands import ElectLeaders, ReassignPartitions
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.messages.cluster import (
@@ -59,16 +59,6 @@ from penstock.protocol.messages.log_dirs import (
 )
 from penstock.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 from penstock.protocol.messages.offsets import PartitionError
-from penstock.protocol.messages.quorum import (
-    DESCRIBE_QUORUM,
-    DescribedQuorumNode,
-    DescribedQuorumPartition,
-    DescribedQuorumTopic,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    ListenerEndpoint,
-    QuorumReplica,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +68,7 @@ ONE_RESULT_FROM: Final = 2  # UpdateFeatures: one error for all features
 
 def describe_cluster(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """The brokers and the controller."""
-    cluster = controller_of(context)
+    cluster = context.broker.cluster
     if request.endpoint_type == CONTROLLERS:
         # as in Kafka: brokers do not describe the controllers' own listeners
         raise Refused(ErrorCode.mismatched_endpoint_type, "this is a broker's endpoint")
@@ -92,7 +82,7 @@ def describe_cluster(context: Context, request: DescribeClusterRequest) -> Descr
         operations = all_operations(ResourceType.CLUSTER)
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
-        controller_id=cluster.controller_id,
+        controller_id=controller_id(context.broker),
         brokers=[DescribedBroker(*endpoint) for endpoint in cluster.brokers()],
         cluster_authorized_operations=operations,
     )
@@ -111,7 +101,7 @@ def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Desc
         if requested is None or partition.topic_partition in requested:
             topic, index = partition.topic_partition
             by_topic[topic].append(DescribedLogDirPartition(index, partition.log.size_bytes))
-    folder = controller_of(context).metadata.log.folder.parent
+    folder = context.broker.log_folder
     disk = os.statvfs(folder)
     row = DescribedLogDir(
         str(folder),
@@ -126,7 +116,7 @@ def alter_replica_log_dirs(
     context: Context, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """There is one log directory: every partition is in it, and none can move to another."""
-    folder = str(controller_of(context).metadata.log.folder.parent)
+    folder = str(context.broker.log_folder)
     results: dict[str, list[PartitionError]] = defaultdict(list)
     for path, topics in request.dirs:
         for topic, indexes in topics:
@@ -148,7 +138,7 @@ def alter_replica_log_dirs(
 
 def update_features(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Every feature is finalized at this broker's level and cannot have another."""
-    finalized = controller_of(context).state.features
+    finalized = context.broker.cluster.state.features
     refusals = {
         update.feature: Refused(
             ErrorCode.invalid_update_version,
@@ -172,7 +162,7 @@ def update_features(context: Context, request: UpdateFeaturesRequest) -> UpdateF
 
 def elect_leaders(context: Context, request: ElectLeadersRequest) -> Answer[ElectLeadersResponse]:
     """Make preferred replicas leaders. Without a list: of all partitions that need it."""
-    cluster = controller_of(context)
+    cluster = context.broker.cluster
     if request.topic_partitions is None:
         partitions = tuple(
             (topic.name, index)
@@ -189,7 +179,9 @@ def elect_leaders(context: Context, request: ElectLeadersRequest) -> Answer[Elec
             ErrorCode.invalid_request, f"there is no election type {request.election_type}"
         )
     unclean = request.election_type == UNCLEAN
-    decided = cluster.submit(lambda caller: ElectLeaders(caller, partitions, unclean=unclean))
+    decided = context.broker.controller.submit(
+        lambda caller: ElectLeaders(caller, partitions, unclean=unclean)
+    )
 
     def respond(results: Sequence[Refused | None]) -> ElectLeadersResponse:
         by_topic: dict[str, list[ElectionResult]] = defaultdict(list)
@@ -215,7 +207,7 @@ def alter_partition_reassignments(
         for topic in request.topics
         for row in topic.partitions
     )
-    decided = controller_of(context).submit(lambda caller: ReassignPartitions(caller, moves))
+    decided = context.broker.controller.submit(lambda caller: ReassignPartitions(caller, moves))
 
     def respond(results: Sequence[Refused | None]) -> AlterPartitionReassignmentsResponse:
         by_topic: dict[str, list[ReassignedPartition]] = defaultdict(list)
@@ -236,52 +228,6 @@ def list_partition_reassignments(
     return ListPartitionReassignmentsResponse()
 
 
-# The quorum.
-
-
-def describe_quorum(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """The voters of the metadata partition, and how far each has come."""
-    cluster = controller_of(context)
-    topic, index = METADATA_PARTITION
-    requested = [
-        (name, [row.partition_index for row in partitions]) for name, partitions in request.topics
-    ]
-    if requested != [(topic, [index])]:
-        return _not_a_quorum(requested)
-    log = cluster.metadata.log
-    now = context.broker.clock()
-    endpoint = next(each for each in cluster.brokers() if each.node_id == cluster.node_id)
-    partition = DescribedQuorumPartition(
-        index,
-        leader_id=cluster.node_id,
-        leader_epoch=cluster.metadata.leader_epoch,
-        high_watermark=log.high_watermark,
-        current_voters=[QuorumReplica(cluster.node_id, log.end_offset, now, now)],
-    )
-    listener = ListenerEndpoint(context.client.listener, endpoint.host, endpoint.port)
-    return DescribeQuorumResponse(
-        topics=[DescribedQuorumTopic(topic, [partition])],
-        nodes=[DescribedQuorumNode(cluster.node_id, [listener])],
-    )
-
-
-def _not_a_quorum(requested: Sequence[tuple[str, Sequence[int]]]) -> DescribeQuorumResponse:
-    unknown = error_of(
-        Refused(
-            ErrorCode.unknown_topic_or_partition,
-            f"only {METADATA_PARTITION} is replicated by a quorum",
-        )
-    )
-    return DescribeQuorumResponse(
-        topics=[
-            DescribedQuorumTopic(
-                topic, [DescribedQuorumPartition(index, *unknown) for index in indexes]
-            )
-            for topic, indexes in requested
-        ]
-    )
-
-
 HANDLERS = (
     Handler(
         ALTER_REPLICA_LOG_DIRS,
@@ -297,30 +243,28 @@ HANDLERS = (
     ),
     Handler(
         ELECT_LEADERS,
+        forwards=Forwards.WHOLE,
         versions=(0, 2),
         handle=elect_leaders,
         allow=on_cluster(Operation.ALTER),
     ),
     Handler(
         ALTER_PARTITION_REASSIGNMENTS,
+        forwards=Forwards.WHOLE,
         versions=(0, 1),
         handle=alter_partition_reassignments,
         allow=on_cluster(Operation.ALTER),
     ),
     Handler(
         LIST_PARTITION_REASSIGNMENTS,
+        forwards=Forwards.WHOLE,
         versions=(0, 0),
         handle=list_partition_reassignments,
         allow=on_cluster(Operation.DESCRIBE),
     ),
     Handler(
-        DESCRIBE_QUORUM,
-        versions=(0, 2),
-        handle=describe_quorum,
-        allow=on_cluster(Operation.DESCRIBE),
-    ),
-    Handler(
         UPDATE_FEATURES,
+        forwards=Forwards.WHOLE,
         versions=(0, 2),
         handle=update_features,
         allow=on_cluster(Operation.ALTER),

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.described_configs import described_configs
-from penstock.broker.handler import Answer, Context, Handler
+from penstock.broker.handler import Answer, Context, Forwards, Handler
 from penstock.broker.permissions import (
     AllOf,
     Operation,
@@ -18,7 +18,7 @@ from penstock.broker.permissions import (
     on_each_group,
     on_each_topic,
 )
-from penstock.broker.replies import controller_of, controller_refusal, error_of, when_replied
+from penstock.broker.replies import controller_refusal, error_of, when_replied
 from penstock.config.broker_keys import BROKER_KEYS, GROUP_KEYS
 from penstock.config.key_rows import Key, ValueType
 from penstock.config.resolve import ChangeKind, ConfigChange, ConfigSource, Layers
@@ -52,7 +52,8 @@ from penstock.protocol.messages.configs import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.broker.metadata_image import ClusterController
+    from penstock.broker.metadata_image import MetadataImage
+
 
 LOGGER_ROOT: Final = "penstock"
 _LEVELS: Final = {
@@ -67,7 +68,7 @@ _LEVELS: Final = {
 
 def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """The settings of each resource, or why it has none."""
-    cluster = controller_of(context)
+    cluster = context.broker.cluster
     results = []
     for resource in request.resources:
         kind, name, _ = resource
@@ -80,7 +81,7 @@ def describe_configs(context: Context, request: DescribeConfigsRequest) -> Descr
 
 
 def _described(
-    cluster: ClusterController, resource: ConfigsToDescribe, request: DescribeConfigsRequest
+    cluster: MetadataImage, resource: ConfigsToDescribe, request: DescribeConfigsRequest
 ) -> list[DescribedConfig]:
     requested = resource.configuration_keys or None  # as in Kafka: no names are all names
     name = resource.resource_name
@@ -105,7 +106,7 @@ def _described(
 
 
 def _keys_and_overrides(
-    cluster: ClusterController, scope: ConfigScope, name: str
+    cluster: MetadataImage, scope: ConfigScope, name: str
 ) -> tuple[Mapping[str, Key], Mapping[str, str], ConfigSource]:
     match scope:
         case ConfigScope.TOPIC:
@@ -130,7 +131,7 @@ def _scope(resource_type: int) -> ConfigScope:
     raise Refused(ErrorCode.invalid_request, f"there are no resources of type {resource_type}")
 
 
-def _check_broker(cluster: ClusterController, name: str, *, default_allowed: bool) -> None:
+def _check_broker(cluster: MetadataImage, name: str, *, default_allowed: bool) -> None:
     if not name and default_allowed:
         return
     if not name.isdecimal():
@@ -177,7 +178,7 @@ def incremental_alter_configs(
         (resource.resource_type, resource.resource_name, tuple(resource.configs))
         for resource in request.resources
     ]
-    return _alter(context, resources, replace=False, validate_only=request.validate_only)
+    return _alter(context, request, resources, replace=False)
 
 
 def alter_configs(context: Context, request: AlterConfigsRequest) -> Answer[AlterConfigsResponse]:
@@ -190,13 +191,17 @@ def alter_configs(context: Context, request: AlterConfigsRequest) -> Answer[Alte
         )
         for resource in request.resources
     ]
-    return _alter(context, resources, replace=True, validate_only=request.validate_only)
+    return _alter(context, request, resources, replace=True)
 
 
 def _alter(
-    context: Context, resources: Sequence[_Resource], *, replace: bool, validate_only: bool
+    context: Context,
+    request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+    resources: Sequence[_Resource],
+    *,
+    replace: bool,
 ) -> Answer[AlterConfigsResponse]:
-    cluster = controller_of(context)
+    cluster, validate_only = context.broker.cluster, request.validate_only
     results: list[Refused | None] = [None] * len(resources)
     changes: list[ResourceChange] = []
     indexes: list[int] = []  # of the changes among the results
@@ -213,7 +218,9 @@ def _alter(
 
     def respond(decided: Any) -> AlterConfigsResponse:
         """Log levels have changed, whatever the controller replies."""
-        if isinstance(decided, Refused):
+        if isinstance(decided, AlterConfigsResponse):  # of another broker
+            decided = [_result(row) for row in decided.responses]
+        elif isinstance(decided, Refused):
             decided = [controller_refusal(decided)] * len(changes)
         for index, result in zip(indexes, decided, strict=True):
             results[index] = result
@@ -224,10 +231,22 @@ def _alter(
             ]
         )
 
-    decided = cluster.submit(
+    if not changes:
+        return respond(())
+    if not context.broker.controller.is_active:
+        chosen: list[Any] = [request.resources[index] for index in indexes]
+        rest: Any = request._replace(resources=chosen)
+        return when_replied(context.broker.controller_client.forward(context, rest), respond)
+    decided = context.broker.controller.submit(
         lambda caller: AlterConfigs(caller, tuple(changes), validate_only=validate_only)
     )
     return when_replied(decided, respond)
+
+
+def _result(row: AlteredConfigs) -> Refused | None:
+    if row.error_code == ErrorCode.none:
+        return None
+    return Refused(row.error_code, row.error_message or "")
 
 
 def _change(
@@ -270,7 +289,7 @@ def list_config_resources(
     context: Context, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """All resources with settings: topics and brokers always, groups that have overrides."""
-    cluster = controller_of(context)
+    cluster = context.broker.cluster
     groups = [name for scope, name in cluster.state.configs if scope is ConfigScope.GROUP]
     names: dict[int, list[str]] = {
         ConfigScope.TOPIC: sorted(topic.name for topic in cluster.topics()),
@@ -309,12 +328,14 @@ HANDLERS = (
     ),
     Handler(
         ALTER_CONFIGS,
+        forwards=Forwards.PARTLY,
         versions=(0, 2),
         handle=alter_configs,
         allow=_on_each_resource(Operation.ALTER_CONFIGS),
     ),
     Handler(
         INCREMENTAL_ALTER_CONFIGS,
+        forwards=Forwards.PARTLY,
         versions=(0, 1),
         handle=incremental_alter_configs,
         allow=_on_each_resource(Operation.ALTER_CONFIGS),

@@ -15,6 +15,7 @@ from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.long_poll import LongPoll
 from penstock.broker.partition_lookup import current_leader, endpoints_of, find_partition
 from penstock.broker.permissions import AnyOf, Operation, on_cluster, on_each_topic
+from penstock.broker.quorum.metadata_fetch import fetch_metadata, is_metadata_fetch
 from penstock.broker.quotas import QuotaKind
 from penstock.errors import ErrorCode, Refused
 from penstock.model import LeaderEpoch, Offset
@@ -45,6 +46,10 @@ _NONE_ABORTED: Final[Sequence[FetchedAbort]] = ()
 
 def fetch(context: Context, request: FetchRequest) -> Answer[FetchResponse]:
     """Respond now if there is enough to read, or an error, or the client does not wait."""
+    if request.replica.replica_id >= 0:
+        if is_metadata_fetch(request):
+            return fetch_metadata(context, request)
+        return context.broker.follower_sessions.fetch(context.broker, request)
     positions = [
         FetchPosition(topic, row) for topic, partitions in request.topics for row in partitions
     ]
@@ -158,7 +163,11 @@ class _Attempt:
         log = partition.log
         start_offset, high_watermark = log.start_offset, log.high_watermark
         stable_offset = log.last_stable_offset
-        diverging = None if position.last_fetched_epoch < 0 else _diverging(partition, position)
+        diverging = None
+        if position.last_fetched_epoch >= 0:
+            diverging = partition.find_divergence(
+                LeaderEpoch(position.last_fetched_epoch), Offset(position.fetch_offset)
+            )
         if diverging is not None:
             self.must_respond = True
             return FetchedPartition(
@@ -167,7 +176,7 @@ class _Attempt:
                 high_watermark,
                 stable_offset,
                 start_offset,
-                diverging_epoch=diverging,
+                diverging_epoch=DivergingEpoch(*diverging),
             )
         offset = position.fetch_offset
         if not start_offset <= offset <= log.end_offset:
@@ -257,22 +266,12 @@ def _max_bytes(context: Context, requested: int) -> int:
     return max_bytes if burst is None else min(max_bytes, burst)
 
 
-def _diverging(partition: Partition, position: FetchPosition) -> DivergingEpoch | None:
-    """Where the client's log parts from this one, if it says what it fetched last and it does."""
-    log = partition.log
-    end = log.epochs.end_offset_for(LeaderEpoch(position.last_fetched_epoch), log.end_offset)
-    if end.end_offset < 0:
-        raise Refused(ErrorCode.offset_out_of_range, "that leader epoch is unknown")
-    if end.epoch < position.last_fetched_epoch or end.end_offset < position.fetch_offset:
-        return DivergingEpoch(end.epoch, end.end_offset)
-    return None
-
-
 HANDLERS = (
     Handler(
         FETCH,
         versions=(4, 18),
         handle=fetch,
         allow=AnyOf(on_cluster(Operation.CLUSTER_ACTION), on_each_topic(Operation.READ)),
+        before_ready=is_metadata_fetch,
     ),
 )

@@ -6,8 +6,9 @@ from typing import Final
 
 from penstock.broker.coordinators import partition_of
 from penstock.broker.handler import Answer, Context, Handler
+from penstock.broker.new_topics import create_internal
 from penstock.broker.permissions import PER_ITEM, AnyOf, Operation, Permission, ResourceType
-from penstock.broker.replies import controller_of, when_replied
+from penstock.broker.replies import when_replied
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.messages.find_coordinator import (
     FIND_COORDINATOR,
@@ -27,7 +28,7 @@ def find_coordinator(
 ) -> Answer[FindCoordinatorResponse]:
     """The leader of the partition with the state of each key; creates the topic when needed."""
 
-    def respond(_: object) -> FindCoordinatorResponse:
+    def respond(_created: object) -> FindCoordinatorResponse:
         coordinators = []
         for key in request.coordinator_keys:
             try:
@@ -37,7 +38,7 @@ def find_coordinator(
         return FindCoordinatorResponse(coordinators)
 
     topic = _TOPICS.get(request.key_type)
-    created = None if topic is None else controller_of(context).create_internal_topic(topic)
+    created = None if topic is None else create_internal(context.broker, topic)
     return when_replied(created, respond)
 
 

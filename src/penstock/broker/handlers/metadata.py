@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.broker.controller_client import controller_id
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.metadata_image import INTERNAL_TOPICS, ClusterController, KnownTopic
+from penstock.broker.metadata_image import INTERNAL_TOPICS, KnownTopic, MetadataImage
+from penstock.broker.new_topics import create_missing
 from penstock.broker.permissions import (
     AllOf,
     Operation,
@@ -13,8 +15,7 @@ from penstock.broker.permissions import (
     all_operations,
     on_each_topic,
 )
-from penstock.broker.replies import controller_of, when_replied
-from penstock.coordination.controller.commands import CreateTopics
+from penstock.broker.replies import when_replied
 from penstock.coordination.controller.decide_topics import check_topic_name
 from penstock.coordination.controller.events import NO_LEADER
 from penstock.errors import ErrorCode, Refused
@@ -63,7 +64,7 @@ def _create_missing(context: Context, request: MetadataRequest) -> object:
     """
     if not (request.allow_auto_topic_creation and context.broker.settings.creates_missing_topics):
         return None
-    cluster = controller_of(context)
+    cluster = context.broker.cluster
     missing = dict.fromkeys(
         name
         for name, topic_id in request.topics or ()
@@ -71,12 +72,11 @@ def _create_missing(context: Context, request: MetadataRequest) -> object:
     )
     if not missing:
         return None
-    topics = tuple(cluster.new_topic(name) for name in missing)
-    return cluster.submit(lambda caller: CreateTopics(caller, topics))
+    return create_missing(context.broker, missing)
 
 
 def _metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
-    cluster = controller_of(context)
+    cluster = context.broker.cluster
     with_operations = request.include_topic_authorized_operations
     cached = cluster.described_topics[with_operations]
     topics = [
@@ -92,7 +92,7 @@ def _metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
         [NodeEndpoint(*endpoint) for endpoint in cluster.brokers()],
         topics,
         cluster.cluster_id,
-        cluster.controller_id,
+        controller_id(context.broker),
         operations,
     )
 
@@ -136,7 +136,7 @@ def _topic_operations(*, requested: bool) -> int:
 
 
 def _requested(
-    context: Context, cluster: ClusterController, request: MetadataRequest
+    context: Context, cluster: MetadataImage, request: MetadataRequest
 ) -> Iterable[KnownTopic | _Missing]:
     """All topics, or each requested one with what is known of it."""
     if request.topics is None:
@@ -150,7 +150,7 @@ def _requested(
 
 
 def _find_by_name(
-    cluster: ClusterController, name: str | None, topic_id: TopicId | None
+    cluster: MetadataImage, name: str | None, topic_id: TopicId | None
 ) -> KnownTopic | _Missing:
     """For versions that may have ids in requests, but no response without a name."""
     if name is None or topic_id is not None:
@@ -159,7 +159,7 @@ def _find_by_name(
 
 
 def _find(
-    cluster: ClusterController, name: str | None, topic_id: TopicId | None
+    cluster: MetadataImage, name: str | None, topic_id: TopicId | None
 ) -> KnownTopic | _Missing:
     """A topic by its id if that is given, whatever its name; else by its name."""
     if name is None or topic_id is not None:
@@ -179,7 +179,7 @@ def describe_topic_partitions(
     context: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Topics by name, a page of partitions at a time."""
-    cluster = controller_of(context)
+    cluster = context.broker.cluster
     cursor = request.cursor or TopicCursor("", 0)
     requested = {topic.name for topic in request.topics}
     if cursor.partition_index < 0 or (

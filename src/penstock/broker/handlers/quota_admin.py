@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.handler import Answer, Context, Handler
+from penstock.broker.handler import Answer, Context, Forwards, Handler
 from penstock.broker.permissions import Operation, on_cluster
-from penstock.broker.replies import controller_of, error_of, when_controller_decided
+from penstock.broker.replies import error_of, when_controller_decided
 from penstock.coordination.controller.commands import AlterQuotas, QuotaChange
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.messages.quotas import (
@@ -42,7 +42,7 @@ def describe_client_quotas(
     return DescribeClientQuotasResponse(
         entries=[
             DescribedQuotas(_parts(entity), [QuotaValue(*row) for row in sorted(limits.items())])
-            for entity, limits in controller_of(context).state.quotas.items()
+            for entity, limits in context.broker.cluster.state.quotas.items()
             if _matches(dict(entity), request)
         ]
     )
@@ -91,7 +91,7 @@ def alter_client_quotas(
         )
         for entry in request.entries
     )
-    decided = controller_of(context).submit(
+    decided = context.broker.controller.submit(
         lambda caller: AlterQuotas(caller, changes, validate_only=request.validate_only)
     )
 
@@ -123,6 +123,7 @@ HANDLERS = (
     ),
     Handler(
         ALTER_CLIENT_QUOTAS,
+        forwards=Forwards.WHOLE,
         versions=(0, 1),
         handle=alter_client_quotas,
         allow=on_cluster(Operation.ALTER_CONFIGS),

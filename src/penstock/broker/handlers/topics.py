@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.described_configs import described_configs
-from penstock.broker.handler import Answer, Context, Handler
+from penstock.broker.handler import Answer, Context, Forwards, Handler
+from penstock.broker.new_topics import new_topic_id
 from penstock.broker.partition_lookup import find_leader
 from penstock.broker.permissions import AnyOf, Operation, on_cluster, on_each_topic
-from penstock.broker.replies import controller_of, error_of, when_controller_decided
+from penstock.broker.replies import error_of, when_controller_decided
 from penstock.config.resolve import ConfigSource
 from penstock.config.topic_keys import TOPIC_KEYS
 from penstock.coordination.controller.commands import (
@@ -53,9 +54,8 @@ SETTINGS_FROM: Final = 5  # CreateTopics: the response has the settings of each 
 
 def create_topics(context: Context, request: CreateTopicsRequest) -> Answer[CreateTopicsResponse]:
     """Create topics; each is created or refused on its own."""
-    cluster = controller_of(context)
-    requested = tuple(_new_topic(topic, cluster.new_topic_id()) for topic in request.topics)
-    decided = cluster.submit(
+    requested = tuple(_new_topic(topic, new_topic_id()) for topic in request.topics)
+    decided = context.broker.controller.submit(
         lambda caller: CreateTopics(caller, requested, validate_only=request.validate_only)
     )
 
@@ -106,14 +106,13 @@ def _created(
 
 def _settings_of(context: Context, topic: NewTopic) -> list[CreateTopicsConfig]:
     own = {name: value for name, value in topic.overrides if value is not None}
-    layers = controller_of(context).layers
+    layers = context.broker.cluster.layers
     rows = described_configs(TOPIC_KEYS, own, ConfigSource.TOPIC, layers)
     return [CreateTopicsConfig(*row[:5]) for row in rows]
 
 
 def delete_topics(context: Context, request: DeleteTopicsRequest) -> Answer[DeleteTopicsResponse]:
     """Delete topics by name or by id."""
-    cluster = controller_of(context)
     if not context.broker.settings.can_delete_topics:
         raise Refused(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
     requested: list[str | TopicId] = []
@@ -127,7 +126,7 @@ def delete_topics(context: Context, request: DeleteTopicsRequest) -> Answer[Dele
             reason = "give either the name of a topic or its id"
             invalid.append(DeletedTopic(name, topic_id, ErrorCode.invalid_request, reason))
     keys = tuple(requested)
-    decided = cluster.submit(lambda caller: DeleteTopics(caller, keys))
+    decided = context.broker.controller.submit(lambda caller: DeleteTopics(caller, keys))
 
     def respond(results: Sequence[tuple[str, TopicId] | Refused]) -> DeleteTopicsResponse:
         rows = dict(zip(keys, results, strict=True))  # a topic given twice has one row
@@ -157,7 +156,7 @@ def create_partitions(
         )
         for topic in request.topics
     )
-    decided = controller_of(context).submit(
+    decided = context.broker.controller.submit(
         lambda caller: CreatePartitions(caller, requested, validate_only=request.validate_only)
     )
 
@@ -204,18 +203,21 @@ def _delete(context: Context, topic: str, index: int, offset: int) -> DeletedRec
 HANDLERS = (
     Handler(
         CREATE_TOPICS,
+        forwards=Forwards.WHOLE,
         versions=(2, 7),
         handle=create_topics,
         allow=AnyOf(on_cluster(Operation.CREATE), on_each_topic(Operation.CREATE)),
     ),
     Handler(
         DELETE_TOPICS,
+        forwards=Forwards.WHOLE,
         versions=(1, 6),
         handle=delete_topics,
         allow=on_each_topic(Operation.DELETE),
     ),
     Handler(
         CREATE_PARTITIONS,
+        forwards=Forwards.WHOLE,
         versions=(0, 3),
         handle=create_partitions,
         allow=on_each_topic(Operation.ALTER),

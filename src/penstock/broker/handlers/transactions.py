@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.broker.coordinators import partition_of
 from penstock.broker.handler import Answer, Context, Handler
+from penstock.broker.new_topics import create_internal
 from penstock.broker.permissions import (
     AllOf,
     AnyOf,
@@ -21,7 +22,7 @@ from penstock.broker.permissions import (
     on_group,
     on_transactional_id,
 )
-from penstock.broker.replies import controller_of, when_all, when_replied
+from penstock.broker.replies import when_all, when_replied
 from penstock.coordination.transactions import IfMissing, MissingPartitions, ProducerIdentity
 from penstock.errors import ErrorCode, Refused
 from penstock.model import (
@@ -196,7 +197,7 @@ def add_offsets_to_txn(
     context: Context, request: AddOffsetsToTxnRequest
 ) -> Answer[AddOffsetsToTxnResponse]:
     """Add the partition with a group's offsets to the transaction."""
-    created = controller_of(context).create_internal_topic(OFFSETS_TOPIC)
+    created = create_internal(context.broker, OFFSETS_TOPIC)
     offsets = context.broker.cluster.topic(OFFSETS_TOPIC)
     if created is not None or offsets is None:
         raise Refused(ErrorCode.coordinator_not_available, "its topic is being created; retry")

@@ -43,6 +43,7 @@ class StoredRecords(NamedTuple):
 
     end: OffsetAndEpoch
     pairs: Sequence[Pair]  # none: a control batch
+    size_bytes: int
 
 
 class MetadataLog:
@@ -183,9 +184,10 @@ class MetadataLog:
         for position, header, chunk in self._batches(start, end):
             stored_end = OffsetAndEpoch(header.end_offset, LeaderEpoch(header.leader_epoch))
             if header.attributes & CONTROL or not header.record_count:
-                yield StoredRecords(stored_end, ())
+                yield StoredRecords(stored_end, (), header.size_bytes)
             else:
-                yield StoredRecords(stored_end, read_pairs(chunk, position, header=header))
+                pairs = read_pairs(chunk, position, header=header)
+                yield StoredRecords(stored_end, pairs, header.size_bytes)
 
     def _batches(self, start: Offset, end: Offset) -> Iterator[tuple[int, BatchHeader, bytes]]:
         offset = start

@@ -158,10 +158,11 @@ class QuorumNode:
         self._call(lambda: self.raft.on_appended(self._now))
         return end_offset
 
-    def propose_voters(self, change: VoterChange) -> None:
-        """Change the voter set; Refused when it may not change now."""
+    def propose_voters(self, change: VoterChange) -> Offset:
+        """Change the voter set; the offset to wait for. Refused when it may not change now."""
         effects = self.raft.propose_voters(change, self._now)
         self._call(lambda: effects)
+        return self.log.end_offset
 
     def snapshot_stored(self, snapshot: OffsetAndEpoch) -> None:
         """The broker has written a snapshot of what is committed."""
@@ -190,14 +191,14 @@ class QuorumNode:
 
     def _carry_out(self, effects: Effects) -> None:
         if effects.fault is not None:
-            self._fail(effects.fault)
+            self.fail(effects.fault)
             return
         if effects.state is not None:
             self._save_state(effects.state)
         try:
             self._change_log(effects)
         except OSError as error:
-            self._fail(f"the metadata log cannot be written: {error}")
+            self.fail(f"the metadata log cannot be written: {error}")
             return
         if effects.role is not None:
             self._listener.on_role(effects.role)
@@ -335,12 +336,12 @@ class QuorumNode:
             if error is None:
                 on_done(done.result())
             else:
-                self._fail(f"the disk of the metadata log failed: {error}")
+                self.fail(f"the disk of the metadata log failed: {error}")
 
         loop = asyncio.get_running_loop()
         loop.run_in_executor(self._thread, work).add_done_callback(finish)
 
-    def _fail(self, reason: str) -> None:
+    def fail(self, reason: str) -> None:
         """Say nothing more to others: what this replica promised may not be on disk."""
         if self._is_stopped:
             return

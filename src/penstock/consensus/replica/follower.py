@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from penstock.errors import ErrorCode
-from penstock.model import LeaderEpoch, NodeId, Offset
+from penstock.model import EpochEnd, LeaderEpoch, NodeId, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +28,6 @@ _AWAIT_METADATA: Final = frozenset(
         ErrorCode.offset_not_available,
     )
 )
-
-
-class EpochEnd(NamedTuple):
-    """Where an epoch ends in a log."""
-
-    epoch: LeaderEpoch
-    end_offset: Offset
 
 
 class FetchState(NamedTuple):

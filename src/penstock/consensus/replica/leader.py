@@ -38,6 +38,7 @@ class _Follower:
     """A follower as its fetches show it, in this leader epoch."""
 
     __slots__ = (
+        "behind_since",
         "broker_epoch",
         "caught_up_at",
         "end_offset",
@@ -46,14 +47,14 @@ class _Follower:
         "log_start_offset",
     )
 
-    def __init__(self, now: Millis, *, is_in_sync: bool) -> None:
+    def __init__(self) -> None:
         self.end_offset = NO_OFFSET  # unknown: it has not fetched in this epoch
         self.log_start_offset = NO_OFFSET
         self.broker_epoch = NO_BROKER_EPOCH
         self.fetched_at: Millis | None = None
         self.leader_end_at_fetch = NO_OFFSET
-        # An in-sync replica has the time of a lag to show itself to a new leader.
-        self.caught_up_at: Millis | None = now if is_in_sync else None
+        self.caught_up_at: Millis | None = None  # by its fetches
+        self.behind_since: Millis | None = None  # by the checks for lag; None: it was at the end
 
 
 class InSyncReplicas:
@@ -71,7 +72,6 @@ class InSyncReplicas:
         high_watermark: Offset,
         epoch_start_offset: Offset,
         settings: ReplicaSettings,
-        now: Millis,
     ) -> None:
         self.node_id = node_id
         self.leader_epoch = leader_epoch
@@ -86,7 +86,7 @@ class InSyncReplicas:
         self._proposed: tuple[NodeId, ...] | None = None
         self._followers: dict[NodeId, _Follower] = {}
         self._min_insync = 1
-        self.set_replicas(replicas, min_insync, now)
+        self.set_replicas(replicas, min_insync)
 
     # What is known.
 
@@ -170,12 +170,11 @@ class InSyncReplicas:
         self._proposed = None
         return self._advance(None)
 
-    def set_replicas(self, replicas: Iterable[NodeId], min_insync: int, now: Millis) -> Offset:
+    def set_replicas(self, replicas: Iterable[NodeId], min_insync: int) -> Offset:
         """Replicas or `min.insync.replicas` changed. Never are more replicas needed than exist."""
         others = [replica for replica in replicas if replica != self.node_id]
         self._followers = {
-            replica: self._followers.get(replica) or _Follower(now, is_in_sync=replica in self.isr)
-            for replica in others
+            replica: self._followers.get(replica) or _Follower() for replica in others
         }
         self._min_insync = min(min_insync, len(others) + 1)
         return self._advance(None)
@@ -196,19 +195,33 @@ class InSyncReplicas:
         return self._propose((*self.isr, *joining)) if joining else None
 
     def propose_leaves(self, leader_end_offset: Offset, now: Millis) -> Proposal | None:
-        """A smaller set, if a follower has lagged for too long. An idle one never does."""
-        if self._proposed is not None:
-            return None
+        """A smaller set, if a follower has lagged for too long. An idle one never does.
+
+        To be called at intervals: a follower lags from the first check that finds it behind, so
+        that a fetch need not mention partitions in which nothing happens.
+        """
         lagging = [
             replica
             for replica, follower in self._followers.items()
-            if replica in self.isr
-            and follower.end_offset != leader_end_offset
-            and now - (follower.caught_up_at or 0) > self._settings.lag_max_ms
+            if self._lags(follower, leader_end_offset, now) and replica in self.isr
         ]
-        if not lagging:
+        if not lagging or self._proposed is not None:
             return None
         return self._propose(tuple(node for node in self.isr if node not in lagging))
+
+    def _lags(self, follower: _Follower, leader_end_offset: Offset, now: Millis) -> bool:
+        if follower.end_offset >= leader_end_offset:
+            follower.behind_since = None
+            return False
+        if follower.behind_since is None:
+            follower.behind_since = now
+        caught_up_at = follower.caught_up_at
+        since = (
+            follower.behind_since
+            if caught_up_at is None
+            else max(follower.behind_since, caught_up_at)
+        )
+        return now - since > self._settings.lag_max_ms
 
     def withdraw(self) -> Offset:
         """The controller certainly did not take the proposal: the committed set holds alone."""

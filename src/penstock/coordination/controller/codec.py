@@ -10,25 +10,31 @@ from typing import Any, Final, assert_never
 from uuid import UUID
 
 from penstock.coordination.controller.events import (
+    BrokerRemoved,
     BrokerSet,
     ClusterIdSet,
     ConfigScope,
     ConfigSet,
     Event,
     FeatureSet,
+    HeartbeatReceived,
     PartitionRemoved,
     PartitionSet,
     PartitionState,
     ProducerIdsAllocated,
     QuotaSet,
+    SessionsStarted,
+    StopAwaited,
     TopicDeleted,
     TopicEvent,
     TopicSet,
 )
+from penstock.coordination.controller.state import shared_row
 from penstock.machine import JournalRecord
 from penstock.model import LeaderEpoch, NodeId, TopicId
 
 VERSION: Final = 1
+_COMMON_FIELDS: Final = 5  # leader to in-sync set
 _write_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -44,14 +50,17 @@ def write_event(event: Event) -> JournalRecord:
             limits = {"limits": event.limits} if event.limits else None
             return _record("quota", _write_json(event.entity), limits)
         case BrokerSet():
-            fields = {"host": event.host, "port": event.port, "rack": event.rack}
-            return _record("broker", str(event.node_id), fields)
+            return _record("broker", str(event.node_id), _broker_fields(event))
+        case BrokerRemoved():
+            return _record("broker", str(event.node_id), None)
         case FeatureSet():
             return _record("feature", event.name, {"level": event.level})
         case ProducerIdsAllocated():
             return _record("cluster", "producer-ids", {"end": event.end_producer_id})
         case ClusterIdSet():
             return _record("cluster", "id", {"id": event.cluster_id})
+        case HeartbeatReceived() | SessionsStarted() | StopAwaited():
+            raise AssertionError("notes are not stored")
         case _:
             assert_never(event)
 
@@ -95,14 +104,38 @@ def _partition_name(event: PartitionSet | PartitionRemoved) -> str:
 
 
 def _partition_row(partition: PartitionState) -> list[Any]:
-    return list(partition)
+    """The fields in order; what few partitions have is left out when it is not there."""
+    has_more = partition.elr or partition.last_known_elr or partition.is_recovering
+    return list(partition) if has_more else list(partition[:_COMMON_FIELDS])
 
 
 def _read_partition(row: list[Any]) -> PartitionState:
-    leader, leader_epoch, partition_epoch, replicas, isr = row
-    return PartitionState(
-        NodeId(leader), LeaderEpoch(leader_epoch), partition_epoch, tuple(replicas), tuple(isr)
+    leader, leader_epoch, partition_epoch, replicas, isr, *more = row
+    elr, last_known_elr, is_recovering = more or ((), (), False)
+    return shared_row(
+        PartitionState(
+            NodeId(leader),
+            LeaderEpoch(leader_epoch),
+            partition_epoch,
+            tuple(replicas),
+            tuple(isr),
+            tuple(elr),
+            tuple(last_known_elr),
+            is_recovering,
+        )
     )
+
+
+def _broker_fields(broker: BrokerSet) -> dict[str, Any]:
+    return {
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "epoch": broker.epoch,
+        "incarnation": str(broker.incarnation),
+        "fenced": broker.is_fenced,
+        "stopping": broker.is_stopping,
+    }
 
 
 _Fields = dict[str, Any] | None
@@ -137,9 +170,18 @@ def _read_quota(name: str, fields: _Fields) -> Event:
 
 
 def _read_broker(name: str, fields: _Fields) -> Event | None:
+    node_id = NodeId(int(name))
     if fields is None:
-        return None
-    return BrokerSet(NodeId(int(name)), fields["host"], fields["port"], fields["rack"])
+        return BrokerRemoved(node_id)
+    broker = BrokerSet(node_id, fields["host"], fields["port"], fields["rack"])
+    if "epoch" not in fields:  # of a version that knew one broker only
+        return broker
+    return broker._replace(
+        epoch=fields["epoch"],
+        incarnation=UUID(fields["incarnation"]),
+        is_fenced=fields["fenced"],
+        is_stopping=fields["stopping"],
+    )
 
 
 def _read_feature(name: str, fields: _Fields) -> Event | None:

@@ -5,11 +5,12 @@ says why not. Ids are made by the shell and come with the command.
 """
 
 from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
 from penstock.config.resolve import ConfigChange
 from penstock.coordination.controller.events import ConfigScope, QuotaEntity
 from penstock.machine import CallerId
-from penstock.model import NodeId, TopicId
+from penstock.model import LeaderEpoch, NodeId, Offset, TopicId
 
 
 class NewTopic(NamedTuple):
@@ -110,15 +111,80 @@ class ReassignPartitions(NamedTuple):
 
 
 class RegisterBroker(NamedTuple):
-    """A broker starts. After an unclean stop the partitions it leads get a new leader epoch."""
+    """A process starts as a broker. Reply: its broker epoch."""
 
     caller: CallerId
     node_id: NodeId
+    incarnation: UUID  # of the process
     host: str
     port: int
     rack: str | None
-    stopped_cleanly: bool
+    previous_epoch: int  # of its last registration if it lost no record since; else -1
+    new_epoch: int  # where the registration will be in the log: higher than any before
     new_cluster_id: str  # taken by a cluster that has none yet
+    first_producer_id: int = 0  # likewise: two clusters start at different ones
+
+
+class BrokerHeartbeat(NamedTuple):
+    """A broker is alive. Reply: HeartbeatReply."""
+
+    caller: CallerId
+    node_id: NodeId
+    epoch: int
+    metadata_offset: Offset  # everything below is applied there
+    wants_fence: bool
+    wants_stop: bool
+    end_offset: Offset  # of the controller's log
+
+
+class HeartbeatReply(NamedTuple):
+    """How the controller sees a broker."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    may_stop: bool
+
+
+class FenceBroker(NamedTuple):
+    """A broker is known to be dead. Reply: None."""
+
+    caller: CallerId
+    node_id: NodeId
+    epoch: int
+    reason: str
+
+
+class UnregisterBroker(NamedTuple):
+    """A broker will not come back. Reply: None."""
+
+    caller: CallerId
+    node_id: NodeId
+
+
+class StartSessions(NamedTuple):
+    """The controller became active. Reply: None."""
+
+    caller: CallerId
+
+
+class IsrChange(NamedTuple):
+    """An in-sync set that the leader of a partition proposes."""
+
+    topic_id: TopicId
+    partition_index: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    isr: tuple[tuple[NodeId, int], ...]  # with broker epochs; -1: not known to the leader
+    is_recovering: bool = False
+
+
+class AlterPartitions(NamedTuple):
+    """Reply: PartitionState or Refused for each, in order."""
+
+    caller: CallerId
+    node_id: NodeId  # the leader that proposes
+    epoch: int
+    changes: tuple[IsrChange, ...]
 
 
 class AllocateProducerIds(NamedTuple):
@@ -128,6 +194,9 @@ class AllocateProducerIds(NamedTuple):
     id_count: int
 
 
+BrokerCommand: TypeAlias = (
+    RegisterBroker | BrokerHeartbeat | FenceBroker | UnregisterBroker | StartSessions
+)
 Command: TypeAlias = (
     CreateTopics
     | DeleteTopics
@@ -136,6 +205,7 @@ Command: TypeAlias = (
     | AlterQuotas
     | ElectLeaders
     | ReassignPartitions
-    | RegisterBroker
+    | AlterPartitions
     | AllocateProducerIds
+    | BrokerCommand
 )

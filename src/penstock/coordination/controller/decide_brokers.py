@@ -1,139 +1,293 @@
-"""The rules of brokers, leaders and replicas."""
+"""The rules of brokers: registration, heartbeats and sessions, fencing, controlled shutdown.
+
+A broker is registered fenced. It is unfenced when it asks for it and has applied its registration.
+It is fenced when its session ends without a heartbeat, or earlier if it is known to be dead: to
+fence is always safe, for it costs availability only. Sessions are soft state: a controller that
+becomes active gives every broker a whole one.
+"""
+
+from collections.abc import Callable, Set
+from typing import TypeAlias
 
 from penstock.coordination.controller.commands import (
-    ElectLeaders,
-    ReassignPartitions,
+    BrokerHeartbeat,
+    FenceBroker,
+    HeartbeatReply,
     RegisterBroker,
+    StartSessions,
+    UnregisterBroker,
 )
-from penstock.coordination.controller.decide_topics import find_partition
-from penstock.coordination.controller.each import Accepted, decide_each
+from penstock.coordination.controller.elections import (
+    ElectionRules,
+    IsActive,
+    with_leader,
+    without_replica,
+    without_unclean_replica,
+)
 from penstock.coordination.controller.events import (
+    NO_BROKER_EPOCH,
+    NO_LEADER,
+    BrokerRemoved,
     BrokerSet,
     ClusterIdSet,
     Event,
     FeatureSet,
-    PartitionSet,
+    HeartbeatReceived,
     PartitionState,
-    TopicSet,
+    ProducerIdsAllocated,
+    SessionsStarted,
+    StopAwaited,
+    TopicEvent,
 )
+from penstock.coordination.controller.partition_changes import changed_partitions, events_for
+from penstock.coordination.controller.settings import ControllerSettings
 from penstock.coordination.controller.state import ClusterState
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Reply, Step
-from penstock.model import LeaderEpoch, NodeId
+from penstock.model import Millis, Moment, NodeId, Offset
+
+ReplicaChange: TypeAlias = Callable[
+    [PartitionState, NodeId, IsActive, ElectionRules], PartitionState
+]
 
 
 def decide_register_broker(
-    state: ClusterState, command: RegisterBroker, features: dict[str, int]
+    state: ClusterState,
+    command: RegisterBroker,
+    settings: ControllerSettings,
+    features: dict[str, int],
+    now: Moment,
 ) -> Outcome[Event]:
-    """Register a broker. The first one also gives the cluster its id and its features."""
-    events: list[Event] = []
-    if not state.cluster_id:
-        events.append(ClusterIdSet(command.new_cluster_id))
-    events += [
+    """Register a process as a broker; the first one also gives the cluster its id and features.
+
+    Reply: its broker epoch. A process that registers again keeps it.
+    """
+    known = state.brokers.get(command.node_id)
+    events: list[Event] = [*_first_events(state, command), *_new_features(state, features)]
+    broker = BrokerSet(
+        command.node_id,
+        command.host,
+        command.port,
+        command.rack,
+        command.new_epoch,
+        command.incarnation,
+        is_fenced=True,
+    )
+    if known is not None and known.incarnation == command.incarnation:
+        broker = broker._replace(
+            epoch=known.epoch, is_fenced=known.is_fenced, is_stopping=known.is_stopping
+        )
+        events += [] if broker == known else [broker]
+        return Outcome(tuple(events), replies=(Reply(command.caller, broker.epoch),))
+    if known is not None:
+        _check_session_ended(state, command.node_id, settings, now)
+    events.append(broker)
+    kept_records = known is None or NO_BROKER_EPOCH != command.previous_epoch == known.epoch
+    change = without_replica if kept_records else without_unclean_replica
+    events += _without(state, settings, {command.node_id}, change)
+    how = "registered" if kept_records else "registered after an unclean stop"
+    return Outcome(
+        tuple(events),
+        notes=(HeartbeatReceived(command.node_id, now.steady, Offset(-1)),),
+        replies=(Reply(command.caller, broker.epoch),),
+        story=(Step(_story_key(command.node_id), f"{how} with epoch {{}}", (broker.epoch,)),),
+    )
+
+
+def _first_events(state: ClusterState, command: RegisterBroker) -> list[Event]:
+    if state.cluster_id:
+        return []
+    return [ClusterIdSet(command.new_cluster_id), ProducerIdsAllocated(command.first_producer_id)]
+
+
+def _new_features(state: ClusterState, features: dict[str, int]) -> list[Event]:
+    return [
         FeatureSet(name, level)
         for name, level in features.items()
         if state.features.get(name) != level
     ]
-    broker = BrokerSet(command.node_id, command.host, command.port, command.rack)
-    if state.brokers.get(command.node_id) != broker:
-        events.append(broker)
-    topics = [] if command.stopped_cleanly else _new_epochs(state, command.node_id)
+
+
+def _check_session_ended(
+    state: ClusterState, node_id: NodeId, settings: ControllerSettings, now: Moment
+) -> None:
+    """Two processes must not both be one broker. The controller's own is not a second one."""
+    broker, session = state.brokers[node_id], state.sessions.get(node_id)
+    if broker.is_fenced or session is None or node_id == settings.node_id:
+        return
+    if now.steady - session.at < settings.session_timeout_ms:
+        raise Refused(
+            ErrorCode.duplicate_broker_registration,
+            f"Another process is registered as broker {node_id}; its session has not ended.",
+        )
+
+
+def decide_heartbeat(
+    state: ClusterState, command: BrokerHeartbeat, settings: ControllerSettings, now: Moment
+) -> Outcome[Event]:
+    """Renew a session; unfence a broker that has caught up; let one stop when all know of it."""
+    broker = _check_registered(state, command.node_id, command.epoch)
+    heartbeat = HeartbeatReceived(command.node_id, now.steady, command.metadata_offset)
+    is_caught_up = command.metadata_offset > broker.epoch
+    if command.wants_stop:
+        return _decide_stop(state, command, broker, heartbeat, settings)
+    events: list[Event] = []
+    if command.wants_fence and not broker.is_fenced:
+        broker = broker._replace(is_fenced=True)
+        events = [broker, *_without(state, settings, {broker.node_id})]
+    elif broker.is_fenced and not command.wants_fence and is_caught_up:
+        broker = broker._replace(is_fenced=False, is_stopping=False)
+        events = [broker, *_with_leaders(state, settings, broker.node_id)]
+    reply = HeartbeatReply(is_caught_up, broker.is_fenced, may_stop=False)
+    word = "fenced at its request" if broker.is_fenced else "unfenced"
     return Outcome(
-        events=(*events, *topics),
-        replies=(Reply(command.caller, None),),
-        story=tuple(
-            Step(topic.name, "new leader epochs: broker {} stopped uncleanly", (command.node_id,))
-            for topic in topics
-        ),
+        tuple(events),
+        (heartbeat,),
+        (Reply(command.caller, reply),),
+        story=(Step(_story_key(broker.node_id), word),) if events else (),
     )
 
 
-def _new_epochs(state: ClusterState, node_id: NodeId) -> list[TopicSet]:
-    """A leader that may have lost its tail leads in a new epoch, so that clients can find out."""
-    return [
-        TopicSet(
-            topic.name,
-            topic.topic_id,
-            tuple(
-                _led_by(partition, node_id) if partition.leader == node_id else partition
-                for partition in topic.partitions
-            ),
+def _decide_stop(
+    state: ClusterState,
+    command: BrokerHeartbeat,
+    broker: BrokerSet,
+    heartbeat: HeartbeatReceived,
+    settings: ControllerSettings,
+) -> Outcome[Event]:
+    """Leaders move away first. The broker may stop when every live broker has applied that."""
+    node_id = broker.node_id
+    if not broker.is_stopping and not broker.is_fenced:
+        stopping = broker._replace(is_stopping=True)
+        events: list[Event] = [stopping, *_without(state, settings, {node_id})]
+        end_offset = Offset(command.end_offset + len(events))
+        return Outcome(
+            tuple(events),
+            (heartbeat, StopAwaited(node_id, end_offset)),
+            (Reply(command.caller, HeartbeatReply(True, False, may_stop=False)),),
+            story=(Step(_story_key(node_id), "stops: its leaders moved away"),),
         )
-        for topic in state.topics.values()
-        if any(partition.leader == node_id for partition in topic.partitions)
+    awaited = state.stops_awaited.get(node_id)
+    if awaited is None:  # noted by a controller that is active no more
+        note = StopAwaited(node_id, command.end_offset)
+        reply = HeartbeatReply(True, broker.is_fenced, may_stop=broker.is_fenced)
+        return Outcome(notes=(heartbeat, note), replies=(Reply(command.caller, reply),))
+    offsets = [
+        state.sessions[each].metadata_offset if each in state.sessions else Offset(-1)
+        for each in state.brokers
+        if state.is_active(each)
     ]
+    may_stop = broker.is_fenced or all(offset >= awaited for offset in offsets)
+    reply = HeartbeatReply(True, broker.is_fenced, may_stop=may_stop)
+    return Outcome(notes=(heartbeat,), replies=(Reply(command.caller, reply),))
 
 
-def _led_by(partition: PartitionState, leader: NodeId) -> PartitionState:
-    return partition._replace(
-        leader=leader,
-        leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
-        partition_epoch=partition.partition_epoch + 1,
+def decide_fence(
+    state: ClusterState, command: FenceBroker, settings: ControllerSettings
+) -> Outcome[Event]:
+    """A broker is known to be dead, or its session ended. Reply: None."""
+    broker = state.brokers.get(command.node_id)
+    if broker is None or broker.is_fenced or broker.epoch != command.epoch:
+        return Outcome(replies=(Reply(command.caller, None),))
+    fenced = broker._replace(is_fenced=True)
+    events = (fenced, *_without(state, settings, {broker.node_id}))
+    step = Step(_story_key(broker.node_id), "fenced: {}", (command.reason,))
+    return Outcome(events, replies=(Reply(command.caller, None),), story=(step,))
+
+
+def decide_unregister(
+    state: ClusterState, command: UnregisterBroker, settings: ControllerSettings
+) -> Outcome[Event]:
+    """Remove a broker that will not come back. Reply: None."""
+    _check_registered(state, command.node_id, None)
+    events = (
+        *_without(state, settings, {command.node_id}),
+        BrokerRemoved(command.node_id),
     )
+    step = Step(_story_key(command.node_id), "unregistered")
+    return Outcome(events, replies=(Reply(command.caller, None),), story=(step,))
 
 
-def decide_elect_leaders(state: ClusterState, command: ElectLeaders) -> Outcome[Event]:
-    """Let the preferred replica lead where it does not."""
-
-    def elect(item: tuple[str, int]) -> Accepted:
-        topic, index = item
-        topic_id, partition = find_partition(state, topic, index)
-        leader = _elected(partition, unclean=command.unclean)
-        event = PartitionSet(topic, topic_id, index, _led_by(partition, leader))
-        step = Step(topic, "partition {}: broker {} elected as leader", (index, leader))
-        return Accepted((event,), story=(step,))
-
-    return decide_each(command.caller, command.partitions, elect)
+def decide_start_sessions(command: StartSessions, now: Moment) -> Outcome[Event]:
+    """The controller became active."""
+    notes = (SessionsStarted(now.steady),)
+    return Outcome(notes=notes, replies=(Reply(command.caller, None),))
 
 
-def _elected(partition: PartitionState, *, unclean: bool) -> NodeId:
-    preferred = partition.replicas[0]
-    if unclean or partition.leader == preferred:
-        # a partition without a leader gets one without a request
-        raise Refused(ErrorCode.election_not_needed, "The partition has a leader it can keep.")
-    if preferred not in partition.isr:
+def decide_session_ends(
+    state: ClusterState, settings: ControllerSettings, now: Moment
+) -> Outcome[Event]:
+    """Fence the brokers whose sessions ended, all in one batch."""
+    ended = [
+        state.brokers[node_id]
+        for node_id, session in state.sessions.items()
+        if node_id in state.brokers
+        and not state.brokers[node_id].is_fenced
+        and now.steady - session.at >= settings.session_timeout_ms
+    ]
+    events: list[Event] = [broker._replace(is_fenced=True) for broker in ended]
+    events += _without(state, settings, {broker.node_id for broker in ended})
+    story = tuple(Step(_story_key(broker.node_id), "fenced: no heartbeat") for broker in ended)
+    return Outcome(tuple(events), story=story)
+
+
+def next_session_end(state: ClusterState, settings: ControllerSettings) -> Millis | None:
+    """When the next session ends, if there is no heartbeat before."""
+    ends = [
+        session.at + settings.session_timeout_ms
+        for node_id, session in state.sessions.items()
+        if node_id in state.brokers and not state.brokers[node_id].is_fenced
+    ]
+    return Millis(min(ends)) if ends else None
+
+
+def _check_registered(state: ClusterState, node_id: NodeId, epoch: int | None) -> BrokerSet:
+    broker = state.brokers.get(node_id)
+    if broker is None:
+        raise Refused(ErrorCode.broker_id_not_registered, f"No broker {node_id} is registered.")
+    if epoch is not None and broker.epoch != epoch:
         raise Refused(
-            ErrorCode.preferred_leader_not_available, f"Broker {preferred} is not in sync."
+            ErrorCode.stale_broker_epoch,
+            f"Broker {node_id} is registered with epoch {broker.epoch}, not {epoch}.",
         )
-    return preferred
+    return broker
 
 
-def decide_reassign(state: ClusterState, command: ReassignPartitions) -> Outcome[Event]:
-    """Give partitions other replicas. Another order of the same changes the preferred leader."""
+def _without(
+    state: ClusterState,
+    settings: ControllerSettings,
+    node_ids: Set[NodeId],
+    change: ReplicaChange = without_replica,
+) -> list[TopicEvent]:
+    """Every partition of these brokers goes on without them."""
 
-    def reassign(item: tuple[str, int, tuple[int, ...] | None]) -> Accepted:
-        topic, index, replicas = item
-        topic_id, partition = find_partition(state, topic, index)
-        after = _reassigned(state, partition, replicas)
-        if after == partition:
-            return Accepted()
-        step = Step(topic, "partition {}: replicas are now {}", (index, after.replicas))
-        return Accepted((PartitionSet(topic, topic_id, index, after),), story=(step,))
+    def is_active(node_id: NodeId) -> bool:
+        return node_id not in node_ids and state.is_active(node_id)
 
-    return decide_each(command.caller, command.partitions, reassign)
+    def without_all(row: PartitionState, rules: ElectionRules) -> PartitionState:
+        for node_id in node_ids:
+            if node_id in row.replicas:
+                row = change(row, node_id, is_active, rules)
+        return row
+
+    return events_for(changed_partitions(state, settings, without_all))
 
 
-def _reassigned(
-    state: ClusterState, partition: PartitionState, replicas: tuple[int, ...] | None
-) -> PartitionState:
-    if replicas is None:
-        raise Refused(
-            ErrorCode.no_reassignment_in_progress,
-            "No reassignment of this partition is in progress.",
-        )
-    if not replicas or len(set(replicas)) != len(replicas):
-        raise Refused(
-            ErrorCode.invalid_replica_assignment,
-            "A partition has at least one replica, and each broker at most once.",
-        )
-    unknown = [node for node in replicas if node not in state.brokers]
-    if unknown:
-        raise Refused(
-            ErrorCode.invalid_replica_assignment, f"No broker {unknown[0]} is registered."
-        )
-    if set(replicas) != set(partition.replicas):
-        raise Refused(ErrorCode.invalid_replica_assignment, "Replicas cannot move between brokers.")
-    ordered = tuple(NodeId(node) for node in replicas)
-    if ordered == partition.replicas:
-        return partition
-    return partition._replace(replicas=ordered, partition_epoch=partition.partition_epoch + 1)
+def _with_leaders(
+    state: ClusterState, settings: ControllerSettings, node_id: NodeId
+) -> list[TopicEvent]:
+    """Partitions without a leader that this broker can lead, now that it is active."""
+
+    def is_active(other: NodeId) -> bool:
+        return other == node_id or state.is_active(other)
+
+    def elect(row: PartitionState, rules: ElectionRules) -> PartitionState:
+        if row.leader != NO_LEADER or node_id not in row.replicas:
+            return row
+        return with_leader(row, is_active, rules)
+
+    return events_for(changed_partitions(state, settings, elect))
+
+
+def _story_key(node_id: NodeId) -> str:
+    return f"broker {node_id}"

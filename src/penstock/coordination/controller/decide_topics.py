@@ -29,13 +29,15 @@ from penstock.coordination.controller.events import (
     TopicDeleted,
     TopicSet,
 )
+from penstock.coordination.controller.placement import PlacementBroker, place
 from penstock.coordination.controller.settings import ControllerSettings
-from penstock.coordination.controller.state import ClusterState, TopicState, folded
+from penstock.coordination.controller.state import ClusterState, TopicState, folded, shared_row
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Step
 from penstock.model import LeaderEpoch, NodeId, TopicId
 
 NAME_CHARS_MAX: Final = 249
+PLACEMENT_STARTS: Final = 10_000  # topics begin at different brokers, by their ids
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000  # one request blocks the loop until it is decided
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 FIRST_EPOCH: Final = LeaderEpoch(0)
@@ -189,7 +191,7 @@ def _new_topic(
         _check_partition_count(count, partitions_left)
         rows = _placed(state, factor, first=0, count=count, shift=topic.topic_id.int)
     _check_partition_count(len(rows), partitions_left)
-    return TopicSet(topic.name, topic.topic_id, tuple(_new_partition(row) for row in rows))
+    return TopicSet(topic.name, topic.topic_id, tuple(_new_partition(state, row) for row in rows))
 
 
 def _check_partition_count(count: int, partitions_left: int) -> None:
@@ -238,20 +240,22 @@ def _placed(
             ErrorCode.invalid_replication_factor,
             "The replication factor must be at least 1, or -1 for the default.",
         )
-    brokers = sorted(state.brokers)
-    if factor > len(brokers):
-        raise Refused(
-            ErrorCode.invalid_replication_factor,
-            f"{factor} replicas need {factor} brokers, and {len(brokers)} are registered.",
-        )
-    starts = range(first + shift % len(brokers), first + shift % len(brokers) + count)
-    return [
-        tuple(brokers[(start + step) % len(brokers)] for step in range(factor)) for start in starts
+    brokers = [
+        PlacementBroker(broker.node_id, broker.rack, broker.is_fenced or broker.is_stopping)
+        for broker in state.brokers.values()
     ]
+    return place(brokers, count, factor, start=first + shift % PLACEMENT_STARTS)
 
 
-def _new_partition(replicas: tuple[NodeId, ...]) -> PartitionState:
-    return PartitionState(replicas[0], FIRST_EPOCH, 0, replicas, replicas)
+def _new_partition(state: ClusterState, replicas: tuple[NodeId, ...]) -> PartitionState:
+    """Led by the first replica that is alive; in sync are those that are."""
+    active = tuple(node for node in replicas if state.is_active(node))
+    if not active:
+        raise Refused(
+            ErrorCode.invalid_replica_assignment,
+            f"None of the brokers {list(replicas)} is alive.",
+        )
+    return shared_row(PartitionState(active[0], FIRST_EPOCH, 0, replicas, active))
 
 
 def _with_partitions(state: ClusterState, requested: NewPartitions) -> TopicSet:
@@ -267,7 +271,7 @@ def _with_partitions(state: ClusterState, requested: NewPartitions) -> TopicSet:
         )
     _check_partition_count(added, PARTITIONS_PER_REQUEST_MAX)
     rows = _added_replicas(state, topic, requested, added)
-    partitions = (*topic.partitions, *(_new_partition(row) for row in rows))
+    partitions = (*topic.partitions, *(_new_partition(state, row) for row in rows))
     return TopicSet(topic.name, topic.topic_id, partitions)
 
 

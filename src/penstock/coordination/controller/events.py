@@ -6,11 +6,14 @@ which only the last record of each key is left still replays to the same state.
 
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
 
-from penstock.model import LeaderEpoch, NodeId, TopicId
+from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 NO_LEADER: Final = NodeId(-1)
+NO_BROKER_EPOCH: Final = -1  # registered before there were epochs
+NO_INCARNATION: Final = UUID(int=0)
 
 
 class ConfigScope(IntEnum):
@@ -29,6 +32,9 @@ class PartitionState(NamedTuple):
     partition_epoch: int
     replicas: tuple[NodeId, ...]  # the first is preferred as leader
     isr: tuple[NodeId, ...]
+    elr: tuple[NodeId, ...] = ()  # not in sync, and complete: nothing was committed since
+    last_known_elr: tuple[NodeId, ...] = ()  # were in `elr` until they lost unsynced records
+    is_recovering: bool = False  # the leader was elected uncleanly and has not settled its log
 
 
 # (type, name) in order of type; None is the default entity.
@@ -81,12 +87,22 @@ class QuotaSet(NamedTuple):
 
 
 class BrokerSet(NamedTuple):
-    """A broker has registered."""
+    """A broker has registered, was fenced or unfenced, or stops."""
 
     node_id: NodeId
     host: str
     port: int
     rack: str | None
+    epoch: int = NO_BROKER_EPOCH  # of this registration; rises with each
+    incarnation: UUID = NO_INCARNATION  # of the process that registered
+    is_fenced: bool = False  # leads nothing, is in sync nowhere, is not shown to clients
+    is_stopping: bool = False  # asked for a controlled shutdown
+
+
+class BrokerRemoved(NamedTuple):
+    """A broker was unregistered."""
+
+    node_id: NodeId
 
 
 class FeatureSet(NamedTuple):
@@ -108,7 +124,40 @@ class ClusterIdSet(NamedTuple):
     cluster_id: str
 
 
+# Notes: soft state of the active controller, lost with it.
+
+
+class HeartbeatReceived(NamedTuple):
+    """A broker is alive."""
+
+    node_id: NodeId
+    at: Millis  # by the steady clock
+    metadata_offset: Offset  # everything below is applied there
+
+
+class SessionsStarted(NamedTuple):
+    """The controller became active: every broker has a whole session to send a heartbeat."""
+
+    at: Millis
+
+
+class StopAwaited(NamedTuple):
+    """A broker may stop once every live broker has applied the metadata up to here."""
+
+    node_id: NodeId
+    end_offset: Offset
+
+
 TopicEvent: TypeAlias = TopicSet | TopicDeleted | PartitionSet | PartitionRemoved
+Note: TypeAlias = HeartbeatReceived | SessionsStarted | StopAwaited
 Event: TypeAlias = (
-    TopicEvent | ConfigSet | QuotaSet | BrokerSet | FeatureSet | ProducerIdsAllocated | ClusterIdSet
+    TopicEvent
+    | ConfigSet
+    | QuotaSet
+    | BrokerSet
+    | BrokerRemoved
+    | FeatureSet
+    | ProducerIdsAllocated
+    | ClusterIdSet
+    | Note
 )

@@ -8,23 +8,38 @@ from penstock.coordination.controller.apply import apply
 from penstock.coordination.controller.commands import (
     AllocateProducerIds,
     AlterConfigs,
+    AlterPartitions,
     AlterQuotas,
+    BrokerCommand,
+    BrokerHeartbeat,
     Command,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     ElectLeaders,
+    FenceBroker,
     ReassignPartitions,
     RegisterBroker,
+    StartSessions,
+    UnregisterBroker,
 )
 from penstock.coordination.controller.decide_brokers import (
-    decide_elect_leaders,
-    decide_reassign,
+    decide_fence,
+    decide_heartbeat,
     decide_register_broker,
+    decide_session_ends,
+    decide_start_sessions,
+    decide_unregister,
+    next_session_end,
 )
 from penstock.coordination.controller.decide_configs import (
     decide_alter_configs,
     decide_alter_quotas,
+)
+from penstock.coordination.controller.decide_partitions import (
+    decide_alter_partitions,
+    decide_elect_leaders,
+    decide_reassign,
 )
 from penstock.coordination.controller.decide_topics import (
     decide_create_partitions,
@@ -70,10 +85,27 @@ class ControllerMachine:
                 return decide_elect_leaders(state, command)
             case ReassignPartitions():
                 return decide_reassign(state, command)
-            case RegisterBroker():
-                return decide_register_broker(state, command, self.features)
+            case AlterPartitions():
+                return decide_alter_partitions(state, command, self.settings)
             case AllocateProducerIds():
                 return _decide_allocate(state, command)
+            case _:
+                return self._decide_on_brokers(state, command, now)
+
+    def _decide_on_brokers(
+        self, state: ClusterState, command: BrokerCommand, now: Moment
+    ) -> Outcome[Event]:
+        match command:
+            case RegisterBroker():
+                return decide_register_broker(state, command, self.settings, self.features, now)
+            case BrokerHeartbeat():
+                return decide_heartbeat(state, command, self.settings, now)
+            case FenceBroker():
+                return decide_fence(state, command, self.settings)
+            case UnregisterBroker():
+                return decide_unregister(state, command, self.settings)
+            case StartSessions():
+                return decide_start_sessions(command, now)
             case _:
                 assert_never(command)
 
@@ -82,12 +114,12 @@ class ControllerMachine:
         apply(state, event)
 
     def wake_at(self, state: ClusterState) -> Millis | None:
-        """Nothing here depends on time."""
-        return None
+        """When the next session of a broker ends."""
+        return next_session_end(state, self.settings)
 
     def tick(self, state: ClusterState, now: Moment) -> Outcome[Event]:
-        """Nothing to do."""
-        return Outcome()
+        """Fence brokers that sent no heartbeat."""
+        return decide_session_ends(state, self.settings, now)
 
     def validate(self, state: ClusterState) -> None:
         """Assert the invariants."""

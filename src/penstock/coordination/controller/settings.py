@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from penstock.config.resolve import Row
-from penstock.model import NodeId
+from penstock.model import Millis, NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,4 +14,5 @@ class ControllerSettings:
     node_id: NodeId
     default_partition_count: Annotated[int, Row("num.partitions")]
     default_replication_factor: Annotated[int, Row("default.replication.factor")]
+    session_timeout_ms: Annotated[Millis, Row("broker.session.timeout.ms")]
     static: dict[str, str]

@@ -1,8 +1,7 @@
 """What the controller knows. Changed by `apply` only."""
 
-from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.config.resolve import Layers
 from penstock.coordination.controller.events import (
@@ -11,9 +10,23 @@ from penstock.coordination.controller.events import (
     PartitionState,
     QuotaEntity,
 )
-from penstock.model import NodeId, TopicId
+from penstock.model import NO_OFFSET, Millis, NodeId, Offset, TopicId
 
 DELETED_TOPICS_MAX: Final = 10_000  # beyond, the oldest is no longer known to have existed
+SHARED_ROWS_MAX: Final = 10_000
+
+_shared_rows: dict[PartitionState, PartitionState] = {}
+
+
+def shared_row(row: PartitionState) -> PartitionState:
+    """An equal row that is in use already: most partitions of a cluster have few different ones.
+
+    500 000 rows of their own would take 200 MB, and half a second of each garbage collection.
+    """
+    known = _shared_rows.setdefault(row, row)
+    if len(_shared_rows) > SHARED_ROWS_MAX:
+        _shared_rows.clear()
+    return known
 
 
 class TopicState:
@@ -29,6 +42,13 @@ class TopicState:
         self.partitions: list[PartitionState] = list(partitions)
 
 
+class BrokerSession(NamedTuple):
+    """When a broker was last known to be alive, and what it had applied."""
+
+    at: Millis  # by the steady clock
+    metadata_offset: Offset = NO_OFFSET
+
+
 @dataclass(slots=True)
 class ClusterState:
     """The controller's state: speculative where it decides, committed in a broker's image."""
@@ -36,27 +56,31 @@ class ClusterState:
     cluster_id: str = ""
     topics: dict[str, TopicState] = field(default_factory=dict)
     topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
-    topics_by_folded_name: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    topics_by_folded_name: dict[str, frozenset[str]] = field(default_factory=dict)
     deleted_topics: dict[str, None] = field(default_factory=dict)  # names not in use; bounded
     configs: dict[tuple[ConfigScope, str], dict[str, str]] = field(default_factory=dict)
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     brokers: dict[NodeId, BrokerSet] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     end_producer_id: int = 0
+    own_topics: set[str] = field(default_factory=set)  # names: no fork shares these
+    # Soft state of the active controller
+    sessions: dict[NodeId, BrokerSession] = field(default_factory=dict)
+    stops_awaited: dict[NodeId, Offset] = field(default_factory=dict)
 
-    def copy(self) -> "ClusterState":
-        """A state that changes independently from here on."""
-        topics = {
-            name: TopicState(name, topic.topic_id, tuple(topic.partitions))
-            for name, topic in self.topics.items()
-        }
+    def is_active(self, node_id: NodeId) -> bool:
+        """Whether a broker may lead partitions and be in sync."""
+        broker = self.brokers.get(node_id)
+        return broker is not None and not broker.is_fenced and not broker.is_stopping
+
+    def fork(self) -> "ClusterState":
+        """A state that changes independently from here on; topics are copied when they change."""
+        self.own_topics.clear()
         return ClusterState(
             cluster_id=self.cluster_id,
-            topics=topics,
-            topics_by_id={topic.topic_id: topic for topic in topics.values()},
-            topics_by_folded_name=defaultdict(
-                set, {name: set(alike) for name, alike in self.topics_by_folded_name.items()}
-            ),
+            topics=dict(self.topics),
+            topics_by_id=dict(self.topics_by_id),
+            topics_by_folded_name=dict(self.topics_by_folded_name),
             deleted_topics=dict(self.deleted_topics),
             configs=dict(self.configs),
             quotas=dict(self.quotas),
@@ -64,6 +88,15 @@ class ClusterState:
             features=dict(self.features),
             end_producer_id=self.end_producer_id,
         )
+
+    def topic_to_change(self, topic: TopicState) -> TopicState:
+        """The topic itself, or a copy in its place if another state may share it."""
+        if topic.name in self.own_topics:
+            return topic
+        own = TopicState(topic.name, topic.topic_id, tuple(topic.partitions))
+        self.topics[own.name] = self.topics_by_id[own.topic_id] = own
+        self.own_topics.add(own.name)
+        return own
 
     def overrides(self, scope: ConfigScope, name: str) -> dict[str, str]:
         """What is set for a resource itself."""

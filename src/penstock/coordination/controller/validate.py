@@ -31,6 +31,10 @@ def _validate_partition(state: ClusterState, partition: PartitionState) -> None:
     assert len(set(isr)) == len(isr)
     assert set(isr) <= set(replicas), "only replicas are in sync"
     assert partition.leader == NO_LEADER or partition.leader in isr
-    assert set(replicas) <= state.brokers.keys(), "replicas are on registered brokers"
+    assert not set(isr) & set(partition.elr), "in sync or eligible, not both"
+    assert not set(partition.elr) & set(partition.last_known_elr)
+    if len(replicas) > 1:
+        in_sync = [state.brokers[node] for node in isr if node in state.brokers]
+        assert not any(broker.is_fenced for broker in in_sync), "a fenced broker is not in sync"
     assert partition.leader_epoch >= 0
     assert partition.partition_epoch >= 0

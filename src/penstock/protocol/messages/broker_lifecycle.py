@@ -4,12 +4,15 @@ BrokerRegistration, BrokerHeartbeat, AlterPartition, AllocateProducerIds, Envelo
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import ErrorCode
 from penstock.protocol.api import Api
 from penstock.protocol.bind import bind
+from penstock.protocol.fields import FLEXIBLE, tagged
 
 NO_BROKER_EPOCH: Final = -1
 
@@ -156,8 +159,41 @@ class EnvelopeRequest(NamedTuple):
 
 
 class EnvelopeResponse(NamedTuple):
+    """The response to the client, header included."""
+
     error_code: ErrorCode = ErrorCode.none
     response_data: bytes | None = None
+    # Ours: once a broker has applied everything below, it has applied the change. Other brokers
+    # skip the tagged field that it is in.
+    metadata_offset: int = -1
 
 
-ENVELOPE: Final = bind(Api.ENVELOPE, EnvelopeRequest, EnvelopeResponse)
+_OFFSET_TAG: Final = 10_000
+_OFFSET: Final = Struct(">q")
+_BOUND_ENVELOPE: Final = bind(Api.ENVELOPE, EnvelopeRequest, EnvelopeResponse)
+
+
+def _write_envelope_response(response: EnvelopeResponse, version: int, throttle_ms: int) -> bytes:
+    body = _BOUND_ENVELOPE.write_response(response, version, throttle_ms)
+    assert isinstance(body, bytes)
+    if response.metadata_offset < 0:
+        return body
+    assert body.endswith(FLEXIBLE.no_tags)
+    field = _OFFSET_TAG, _OFFSET.pack(response.metadata_offset)
+    return body[: -len(FLEXIBLE.no_tags)] + tagged(field)
+
+
+def _read_envelope_response(frame: memoryview, position: int, version: int) -> EnvelopeResponse:
+    response = _BOUND_ENVELOPE.read_response(frame, position, version)
+    ending = tagged((_OFFSET_TAG, bytes(_OFFSET.size)))[: -_OFFSET.size]
+    at = len(frame) - _OFFSET.size
+    if bytes(frame[max(at - len(ending), position) : at]) != ending:
+        return response
+    return response._replace(metadata_offset=_OFFSET.unpack_from(frame, at)[0])
+
+
+ENVELOPE: Final = replace(
+    _BOUND_ENVELOPE,
+    read_response=_read_envelope_response,
+    write_response=_write_envelope_response,
+)

@@ -1,0 +1,168 @@
+"""A broker's life in its cluster: it registers, sends heartbeats, is unfenced, and stops in order.
+
+    registering -> fenced -> running -> stopping -> stopped
+Everything goes through the active controller, wherever it is, and is tried again until it succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.broker_links import Purpose
+from penstock.errors import ErrorCode, Refused
+from penstock.link.operation import FAILURES
+from penstock.protocol.messages.broker_lifecycle import (
+    BROKER_HEARTBEAT,
+    BROKER_REGISTRATION,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerListener,
+    BrokerRegistrationRequest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from penstock.broker.broker import Endpoint
+    from penstock.broker.controller_client import ControllerClient
+    from penstock.model import Millis, Offset
+
+logger: Final = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.05
+PLAINTEXT: Final = 0  # security protocol
+HEARTBEAT_TIMEOUT_MS: Final = 1_000
+
+
+class BrokerLifecycle:
+    """One process as a broker."""
+
+    def __init__(
+        self,
+        controller: ControllerClient,
+        *,
+        endpoint: Endpoint,
+        incarnation: UUID,
+        cluster_id: Callable[[], str],
+        applied_offset: Callable[[], Offset],
+        interval_ms: Millis,
+    ) -> None:
+        self._controller = controller
+        self._endpoint = endpoint
+        self._incarnation = incarnation
+        self._cluster_id = cluster_id
+        self._applied_offset = applied_offset
+        self._interval_s = interval_ms / 1000
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self._may_stop = asyncio.Event()
+        self._was_unfenced = asyncio.Event()
+        self.epoch: int = -1
+        self.is_fenced: bool = True
+
+    async def register(self, previous_epoch: int) -> int:
+        """Become a broker of the cluster; the epoch. Tries until there is a controller."""
+        request = BrokerRegistrationRequest(
+            self._endpoint.node_id,
+            self._cluster_id(),
+            self._incarnation,
+            [BrokerListener("PLAINTEXT", self._endpoint.host, self._endpoint.port, PLAINTEXT)],
+            (),
+            self._endpoint.rack,
+            previous_broker_epoch=previous_epoch,
+        )
+        last_reason = ""
+        while True:
+            try:
+                response = await self._controller.call(
+                    BROKER_REGISTRATION, request, purpose=Purpose.HEARTBEAT
+                )
+                if response.error_code == ErrorCode.none:
+                    self.epoch = response.broker_epoch
+                    return self.epoch
+                reason = response.error_code.name
+                if response.error_code == ErrorCode.inconsistent_cluster_id:
+                    raise WrongClusterError(
+                        f"this folder belongs to cluster {self._cluster_id()}, and the quorum to"
+                        " another: check --voters and --dir"
+                    )
+            except FAILURES as failure:
+                reason = str(failure)
+            if reason != last_reason:
+                logger.info("waiting to register with the controller: %s", reason)
+                last_reason = reason
+            await asyncio.sleep(RETRY_S)
+
+    def start(self) -> None:
+        """Send heartbeats from now on; the controller unfences this broker."""
+        self._heartbeats = asyncio.get_running_loop().create_task(self._send_heartbeats())
+
+    async def unfenced(self) -> None:
+        """Wait until this broker serves."""
+        await self._was_unfenced.wait()
+
+    async def stop(self, within_s: float) -> None:
+        """Let other brokers take over, for this long at most; then send nothing more."""
+        self._is_stopping = True
+        if self._heartbeats is None:
+            return
+        try:
+            async with asyncio.timeout(within_s):
+                while not self._may_stop.is_set() and not self._heartbeats.done():
+                    await self._send_heartbeat()
+                    await asyncio.sleep(RETRY_S)
+        except TimeoutError:
+            logger.warning("stopping without the controller's consent: it did not respond in time")
+        self.close()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+
+    async def _send_heartbeats(self) -> None:
+        while not self._may_stop.is_set():
+            delay_s = self._interval_s if await self._send_heartbeat() else RETRY_S
+            await asyncio.sleep(delay_s if not self.is_fenced else RETRY_S)
+
+    async def _send_heartbeat(self) -> bool:
+        """Whether the controller received it."""
+        request = BrokerHeartbeatRequest(
+            self._endpoint.node_id,
+            self.epoch,
+            self._applied_offset(),
+            want_fence=False,
+            want_shut_down=self._is_stopping,
+        )
+        try:
+            response = await self._controller.call(
+                BROKER_HEARTBEAT,
+                request,
+                purpose=Purpose.HEARTBEAT,
+                timeout_ms=HEARTBEAT_TIMEOUT_MS,
+            )
+        except FAILURES as failure:
+            if isinstance(failure, Refused) or not self._is_stopping:
+                logger.debug("a heartbeat was not received: %s", failure)
+            return False
+        return self._on_response(response)
+
+    def _on_response(self, response: BrokerHeartbeatResponse) -> bool:
+        if response.error_code != ErrorCode.none:
+            logger.debug("a heartbeat was refused: %s", response.error_code.name)
+            return False
+        if response.is_fenced != self.is_fenced:
+            self.is_fenced = response.is_fenced
+            logger.info("this broker is %s", "fenced" if self.is_fenced else "unfenced")
+        if not self.is_fenced:
+            self._was_unfenced.set()
+        if response.should_shut_down:
+            self._may_stop.set()
+        return True
+
+
+class WrongClusterError(Exception):
+    """The folder is of another cluster than the quorum."""

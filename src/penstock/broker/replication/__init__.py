@@ -1,0 +1,1 @@
+"""Copies of partitions: what a leader serves to followers, and how a follower fetches."""

@@ -1,0 +1,251 @@
+"""One partition that this broker follows: from a leader's response to its log.
+
+    fetching -> truncating -> fetching
+             -> backing off -> fetching
+             -> failed
+What a response asks for is decided by `consensus.replica.follower`; this carries it out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from penstock.consensus.replica.follower import (
+    Append,
+    Fetched,
+    FetchState,
+    Follow,
+    Locate,
+    Restart,
+    RetryLater,
+    Stop,
+    Truncate,
+    decide_located,
+    decide_response,
+)
+from penstock.errors import Malformed, Refused
+from penstock.log.append_plan import read_replicated
+from penstock.model import NO_EPOCH, EpochEnd, LeaderEpoch, Millis, Offset
+from penstock.protocol.messages.fetch import FetchPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.broker.partition import Partition
+    from penstock.log.truncation import Truncation
+    from penstock.protocol.messages.fetch import FetchedPartition
+
+logger: Final = logging.getLogger(__name__)
+
+PARTITION_BYTES_MAX: Final = 1 << 20
+RETRY_S: Final = 0.1
+FAILED_RETRY_S: Final = 10.0
+
+
+class FollowerPhase(Enum):
+    """What a followed partition does."""
+
+    FETCHING = "fetching"
+    TRUNCATING = "truncating"
+    BACKING_OFF = "backing off"
+    FLUSHING = "flushing"  # under a flush policy it fetches only past what is on disk
+    FAILED = "failed"
+
+
+class FollowedPartition:
+    """A replica of a partition that another broker leads, in one leader epoch."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        on_ready: Callable[[FollowedPartition], None],
+        clock: Callable[[], Millis],
+    ) -> None:
+        self.partition: Partition = partition
+        self.leader_epoch: LeaderEpoch = partition.leader_epoch
+        self.phase: FollowerPhase = FollowerPhase.FETCHING
+        self._on_ready = on_ready  # it may be fetched again
+        self._clock = clock
+        self._asked: FetchState | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Do nothing more: the partition has another leader or leader epoch, or is gone."""
+        self._is_closed = True
+        self.partition.on_copy_flushed = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether it may be fetched now."""
+        return self.phase is FollowerPhase.FETCHING
+
+    def next_fetch(self) -> FetchPartition:
+        """What to request of the leader."""
+        self._asked = state = self._state()
+        return FetchPartition(
+            self.partition.topic_partition.partition,
+            current_leader_epoch=state.leader_epoch,
+            fetch_offset=state.fetch_offset,
+            last_fetched_epoch=state.last_fetched_epoch,
+            log_start_offset=self.partition.log.start_offset,
+            partition_max_bytes=PARTITION_BYTES_MAX,
+        )
+
+    def _state(self) -> FetchState:
+        log = self.partition.log
+        last_epoch = log.epochs.epoch_at(Offset(log.end_offset - 1))
+        if log.end_offset <= log.start_offset:
+            last_epoch = NO_EPOCH  # it has no batch
+        return FetchState(
+            self.partition.leadership.leader, self.leader_epoch, log.end_offset, last_epoch
+        )
+
+    # A response.
+
+    def on_fetched(self, row: FetchedPartition) -> None:
+        """Carry out what follows from the leader's response."""
+        if self._is_closed or self._asked is None or not self.is_fetching:
+            return
+        records = row.records or b""
+        diverging = row.diverging_epoch
+        fetched = Fetched(
+            self._asked,
+            row.error_code,
+            Offset(row.high_watermark),
+            Offset(row.log_start_offset),
+            None
+            if diverging is None
+            else EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
+            has_records=len(records) > 0,
+        )
+        log = self.partition.log
+        step = decide_response(self._state(), log.high_watermark, fetched, self._end_of_epoch)
+        match step:
+            case Append():
+                self._append(records, step.high_watermark, step.log_start_offset)
+            case Follow():
+                self._follow(step.high_watermark, step.log_start_offset)
+            case Truncate(end_offset):
+                self._truncate(end_offset)
+            case Locate():
+                self._locate(fetched)
+            case RetryLater(reason):
+                logger.debug("%s is fetched later: %s", self.partition, reason.name)
+                self._back_off(RETRY_S)
+            case Stop(reason):
+                self._fail(reason)
+
+    def _end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
+        log = self.partition.log
+        entries = log.epochs.entries
+        count = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+        if count == 0:
+            return EpochEnd(NO_EPOCH, log.start_offset)
+        end_offset = entries[count].start_offset if count < len(entries) else log.end_offset
+        return EpochEnd(entries[count - 1].epoch, end_offset)
+
+    def _append(self, records: object, high_watermark: Offset, start_offset: Offset) -> None:
+        assert isinstance(records, bytes | bytearray | memoryview)
+        partition = self.partition
+        try:
+            headers = read_replicated(records)
+            partition.append_copies(records, headers, epoch=self.leader_epoch, now=self._clock())
+        except (Malformed, Refused) as error:
+            self._fail(f"the leader's records cannot be appended: {error}")
+        except OSError as error:
+            self._fail(f"the disk refuses: {error}")
+        else:
+            self._follow(high_watermark, start_offset)
+            if partition.waits_for_flush:
+                self.phase = FollowerPhase.FLUSHING
+                partition.on_copy_flushed = self._on_flushed
+            else:
+                self._on_ready(self)
+
+    def _on_flushed(self) -> None:
+        if self.phase is FollowerPhase.FLUSHING and not self._is_closed:
+            self._resume()
+
+    def _follow(self, high_watermark: Offset, start_offset: Offset) -> None:
+        try:
+            self.partition.follow_leader(high_watermark, start_offset, self._clock())
+        except OSError as error:
+            logger.warning("%s: old segments could not be removed: %s", self.partition, error)
+
+    def _locate(self, fetched: Fetched) -> None:
+        """The fetch offset is outside the leader's log; the response says where that is."""
+        fetch_offset = self.partition.log.end_offset
+        leader_start, committed = fetched.log_start_offset, fetched.high_watermark
+        if leader_start < 0:
+            self._back_off(RETRY_S)
+            return
+        step = decide_located(
+            fetch_offset, leader_start, committed, self.partition.log.high_watermark
+        )
+        match step:
+            case Truncate(end_offset):
+                self._truncate(end_offset)
+            case Restart(offset):
+                logger.info("%s starts again at the leader's first offset %d", self, offset)
+                self._cut(lambda: self.partition.log.plan_reset(offset))
+            case RetryLater():
+                self._back_off(RETRY_S)
+
+    # Truncating.
+
+    def _truncate(self, end_offset: Offset) -> None:
+        log = self.partition.log
+        logger.info("%s is truncated from %d to %d", self, log.end_offset, end_offset)
+        self._cut(lambda: log.plan_truncation(end_offset))
+
+    def _cut(self, plan: Callable[[], Truncation | None]) -> None:
+        self.phase = FollowerPhase.TRUNCATING
+        task = asyncio.get_running_loop().create_task(self._run_truncation(plan))
+        task.add_done_callback(_report)
+
+    async def _run_truncation(self, plan: Callable[[], Truncation | None]) -> None:
+        """Prepared in a thread; planned again if the log changed meanwhile."""
+        loop = asyncio.get_running_loop()
+        try:
+            while (truncation := plan()) is not None:
+                await loop.run_in_executor(None, truncation.run)
+                if self._is_closed or self.partition.is_leader:
+                    return
+                if self.partition.log.finish_truncation(truncation, self._clock()):
+                    break
+        except (OSError, Refused, Malformed) as error:
+            self._fail(f"its log cannot be truncated: {error}")
+        else:
+            self._resume()
+
+    # Waiting.
+
+    def _back_off(self, delay_s: float) -> None:
+        self.phase = FollowerPhase.BACKING_OFF
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._resume)
+
+    def _fail(self, reason: str) -> None:
+        """The other partitions go on. A disk may have space later."""
+        logger.error("%s cannot follow its leader: %s", self, reason)
+        self.phase = FollowerPhase.FAILED
+        self._timer = asyncio.get_running_loop().call_later(FAILED_RETRY_S, self._resume)
+
+    def _resume(self) -> None:
+        if not self._is_closed:
+            self.phase = FollowerPhase.FETCHING
+            self._on_ready(self)
+
+    def __str__(self) -> str:
+        return str(self.partition.topic_partition)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.critical("a truncation failed", exc_info=task.exception())

@@ -1,0 +1,185 @@
+"""Fetches from one leader: one connection and one session for all partitions that it leads.
+
+A fetch names only what changed since the last one. When a partition becomes ready to be fetched
+while a fetch waits at the leader, a second fetch follows at once, and the leader ends the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.broker_links import Purpose
+from penstock.errors import ErrorCode, Refused
+from penstock.link.operation import FAILURES, request_of
+from penstock.protocol.messages.fetch import (
+    FETCH,
+    FetchingReplica,
+    FetchRequest,
+    FetchTopic,
+    RemovedTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.broker.broker_links import BrokerLinks
+    from penstock.broker.partition import Partition
+    from penstock.broker.replication.followed_partition import FollowedPartition
+    from penstock.link.aio import AsyncLink
+    from penstock.link.settings import Address
+    from penstock.model import NodeId
+    from penstock.protocol.messages.fetch import FetchPartition, FetchResponse
+
+logger: Final = logging.getLogger(__name__)
+
+MAX_WAIT_MS: Final = 500
+RESPONSE_BYTES_MAX: Final = 10 << 20
+RETRY_MIN_S: Final = 0.02
+RETRY_MAX_S: Final = 1.0
+TIMEOUT_MS: Final = 5_000
+VERSION_MIN: Final = 15  # with the epoch of the fetching broker
+_LAST_EPOCH: Final = 2**31 - 1
+
+PartitionKey = tuple[bytes, int]  # topic id, index
+
+
+class ReplicaFetcher:
+    """Follows one leader."""
+
+    def __init__(
+        self,
+        leader: NodeId,
+        links: BrokerLinks,
+        find_address: Callable[[NodeId], Address | None],
+        replica: FetchingReplica,
+    ) -> None:
+        self._leader = leader
+        self._links = links
+        self._find_address = find_address
+        self._replica = replica
+        self._followed: dict[PartitionKey, FollowedPartition] = {}
+        self._changed: dict[PartitionKey, None] = {}  # to be named in the next fetch
+        self._removed: dict[PartitionKey, None] = {}
+        self._session_id = self._session_epoch = 0
+        self._link: AsyncLink | None = None
+        self._in_flight: deque[asyncio.Future[FetchResponse]] = deque()
+        self._has_work = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, followed: FollowedPartition) -> None:
+        """Fetch a partition too, or again after a pause."""
+        key = key_of(followed.partition)
+        self._followed[key] = followed
+        self._changed[key] = None
+        self._removed.pop(key, None)
+        self._has_work.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        elif len(self._in_flight) == 1:
+            asyncio.get_running_loop().call_soon(self._send_another)
+
+    def remove(self, followed: FollowedPartition) -> None:
+        """Fetch a partition no more."""
+        key = key_of(followed.partition)
+        if self._followed.get(key) is followed:
+            del self._followed[key]
+            self._changed.pop(key, None)
+            self._removed[key] = None
+
+    def close(self) -> None:
+        """Fetch nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    # Fetching.
+
+    async def _run(self) -> None:
+        delay_s = RETRY_MIN_S
+        while True:
+            if not self._followed:
+                self._has_work.clear()
+                await self._has_work.wait()
+            try:
+                await self._fetch()
+                delay_s = RETRY_MIN_S
+            except FAILURES as failure:
+                logger.debug("broker %d cannot be fetched from: %s", self._leader, failure)
+                self._start_over()
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, RETRY_MAX_S)
+
+    async def _fetch(self) -> None:
+        if self._link is None or not self._link.is_open:
+            self._start_over()
+            address = self._find_address(self._leader)
+            if address is None:
+                raise Refused(ErrorCode.broker_not_available, "it is not live")
+            self._link = await self._links.connect(address, Purpose.REPLICA_FETCH)
+        if not self._in_flight:
+            self._send(self._link)
+        future = self._in_flight[0]
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            response = await asyncio.shield(future)
+        self._in_flight.popleft()
+        if response.error_code != ErrorCode.none:
+            raise Refused(response.error_code, "the session ended")
+        self._session_id = response.session_id
+        self._on_response(response)
+
+    def _send_another(self) -> None:
+        """Something is ready to be fetched: do not wait for the fetch that waits at the leader."""
+        link = self._link
+        is_possible = len(self._in_flight) == 1 and self._session_epoch > 1
+        if is_possible and link is not None and link.is_open and self._changed:
+            self._send(link)
+
+    def _send(self, link: AsyncLink) -> None:
+        topics: dict[bytes, list[FetchPartition]] = {}
+        for key in self._changed:
+            topics.setdefault(key[0], []).append(self._followed[key].next_fetch())
+        removed: dict[bytes, list[int]] = {}
+        for topic, index in self._removed:
+            removed.setdefault(topic, []).append(index)
+        self._changed, self._removed = {}, {}
+        request = FetchRequest(
+            MAX_WAIT_MS,
+            1,
+            RESPONSE_BYTES_MAX,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=[FetchTopic(*each) for each in topics.items()],
+            removed_topics=[RemovedTopic(*each) for each in removed.items()],
+            replica=self._replica,
+        )
+        self._session_epoch = 1 if self._session_epoch == _LAST_EPOCH else self._session_epoch + 1
+        self._in_flight.append(link.start(request_of(FETCH, request, version_min=VERSION_MIN)))
+
+    def _start_over(self) -> None:
+        """The next fetch opens a new session, with every partition that is ready."""
+        for future in self._in_flight:
+            future.cancel()
+        self._in_flight.clear()
+        if self._link is not None:
+            self._link.abort()
+        self._link = None
+        self._session_id = self._session_epoch = 0
+        self._removed = {}
+        self._changed = dict.fromkeys(
+            key for key, followed in self._followed.items() if followed.is_fetching
+        )
+
+    def _on_response(self, response: FetchResponse) -> None:
+        for topic, rows in response.topics:
+            assert isinstance(topic, bytes)
+            for row in rows:
+                followed = self._followed.get((topic, row.partition))
+                if followed is not None:
+                    followed.on_fetched(row)
+
+
+def key_of(partition: Partition) -> PartitionKey:
+    """How fetches name a partition."""
+    return partition.topic_id.bytes, partition.topic_partition.partition

@@ -1,0 +1,140 @@
+"""Who leads a partition, who is in sync, who may be elected without loss: changes of one row.
+
+`isr` holds everything committed. While fewer than `min.insync.replicas` are in sync nothing more is
+committed, so replicas that leave then stay eligible (`elr`): they hold everything committed too. A
+replica that lost unsynced records leaves both sets; `last_known_elr` remembers it for the case that
+no other is left. A replica outside `isr` and `elr` is elected only by an unclean election.
+
+Each function returns the row itself when nothing changes; otherwise a row with a higher epoch.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, TypeAlias
+
+from penstock.coordination.controller.events import NO_LEADER, PartitionState
+from penstock.model import LeaderEpoch, NodeId
+
+IsActive: TypeAlias = Callable[[NodeId], bool]  # registered, unfenced and not stopping
+
+
+class ElectionRules(NamedTuple):
+    """What a topic's settings say about its partitions."""
+
+    min_insync: int
+    allows_unclean: bool
+
+
+def without_replica(
+    row: PartitionState, node_id: NodeId, is_active: IsActive, rules: ElectionRules
+) -> PartitionState:
+    """A broker was fenced or stops: it leaves the in-sync set and leads no more.
+
+    A partition without other replicas stays as it is: no other broker could ever lead it.
+    """
+    if row.replicas == (node_id,) or (node_id not in row.isr and row.leader != node_id):
+        return row
+    isr = tuple(node for node in row.isr if node != node_id)
+    return _changed(row, _with_leader(_with_isr(row, isr, rules), is_active, rules))
+
+
+def without_unclean_replica(
+    row: PartitionState, node_id: NodeId, is_active: IsActive, rules: ElectionRules
+) -> PartitionState:
+    """A broker restarted and may have lost records that it had acknowledged.
+
+    The only replica leads in a new epoch, so that clients can find out what was lost.
+    """
+    if row.replicas == (node_id,):
+        return _with_new_epoch(row) if row.leader == node_id else row
+    if node_id not in row.isr and node_id not in row.elr and row.leader != node_id:
+        return row
+    isr = tuple(node for node in row.isr if node != node_id)
+    after = _with_isr(row, isr, rules, lost=(node_id,))
+    return _changed(row, _with_leader(after, is_active, rules))
+
+
+def with_leader(row: PartitionState, is_active: IsActive, rules: ElectionRules) -> PartitionState:
+    """A broker became active: elect a leader where there is none."""
+    return row if row.leader != NO_LEADER else _changed(row, _with_leader(row, is_active, rules))
+
+
+def led_by(row: PartitionState, node_id: NodeId) -> PartitionState:
+    """An in-sync replica leads in place of the current leader."""
+    assert node_id in row.isr
+    return _changed(row, row._replace(leader=node_id))
+
+
+def elected_uncleanly(row: PartitionState, active: Sequence[NodeId]) -> PartitionState:
+    """A replica that may lack committed records leads: what it lacks is lost."""
+    return _changed(row, _uncleanly(row, active))
+
+
+def with_isr(
+    row: PartitionState, isr: Collection[NodeId], rules: ElectionRules, *, is_recovering: bool
+) -> PartitionState:
+    """The leader proposed an in-sync set that the controller accepts. The leader epoch stays."""
+    ordered = tuple(node for node in row.replicas if node in isr)
+    return _changed(row, _with_isr(row, ordered, rules)._replace(is_recovering=is_recovering))
+
+
+# Rows without their epochs.
+
+
+def _with_isr(
+    row: PartitionState,
+    isr: tuple[NodeId, ...],
+    rules: ElectionRules,
+    *,
+    lost: Collection[NodeId] = (),
+) -> PartitionState:
+    """Those who leave stay eligible while too few are in sync, unless they lost records."""
+    if len(isr) >= min(rules.min_insync, len(row.replicas)):
+        return row._replace(isr=isr, elr=(), last_known_elr=())
+    eligible = {*row.isr, *row.elr} - set(isr)
+    remembered = ({*row.last_known_elr} | (eligible & set(lost))) - set(isr)
+    return row._replace(
+        isr=isr,
+        elr=tuple(node for node in row.replicas if node in eligible and node not in lost),
+        last_known_elr=tuple(node for node in row.replicas if node in remembered),
+    )
+
+
+def _with_leader(row: PartitionState, is_active: IsActive, rules: ElectionRules) -> PartitionState:
+    """Keep the leader if it can go on; else the first replica that can lead without loss."""
+    if row.leader in row.isr and is_active(row.leader):
+        return row
+    active = [node for node in row.replicas if is_active(node)]
+    for node in active:
+        if node in row.isr:
+            return row._replace(leader=node)
+    for node in active:
+        if node in row.elr:
+            return _with_isr(row, (*row.isr, node), rules)._replace(leader=node)
+    if not row.isr and not row.elr and len(row.last_known_elr) == 1:
+        (last,) = row.last_known_elr  # the last that had everything committed: none is better
+        if last in active:
+            return _uncleanly(row, active)
+    if rules.allows_unclean and active:
+        return _uncleanly(row, active)
+    return row._replace(leader=NO_LEADER)
+
+
+def _uncleanly(row: PartitionState, active: Sequence[NodeId]) -> PartitionState:
+    """Those that were complete last lack least."""
+    leader = next((node for node in active if node in row.last_known_elr), active[0])
+    return row._replace(leader=leader, isr=(leader,), elr=(), last_known_elr=(), is_recovering=True)
+
+
+def _changed(before: PartitionState, after: PartitionState) -> PartitionState:
+    """Count the change; another leader begins another leader epoch."""
+    if after == before:
+        return before
+    if after.leader != before.leader:
+        return _with_new_epoch(after)
+    return after._replace(partition_epoch=after.partition_epoch + 1)
+
+
+def _with_new_epoch(row: PartitionState) -> PartitionState:
+    return row._replace(
+        leader_epoch=LeaderEpoch(row.leader_epoch + 1), partition_epoch=row.partition_epoch + 1
+    )
