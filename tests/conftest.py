@@ -1,4 +1,4 @@
-"""Shared by every room: case files, checked as they stand or written anew with `pytest --rewrite`.
+"""Shared by all tests: case files, checked, or written again with `pytest --rewrite`.
 
 A case file is a list of steps. A step is one line, then `----`, then what the code says to it:
 
@@ -81,7 +81,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def penstock_settings() -> dict[str, str]:
-    """The broker that tests share compacts so often that a test can wait for it.
+    """Short intervals of compaction for the shared broker, so that a test can wait for it.
 
     It keeps what is old: tests write events of any time, and a run outlasts a round of retention.
     """

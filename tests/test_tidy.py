@@ -91,15 +91,7 @@ NOT_PLAIN_YET = {
     "src/penstock/node",
     "src/penstock/serde",
     "src/penstock/testing",
-    "tests/broker",
-    "tests/columns",
-    "tests/conftest.py",
-    "tests/faults",
-    "tests/interop",
     "tests/node",
-    "tests/registry",
-    "tests/serde",
-    "tests/support",
 }
 
 

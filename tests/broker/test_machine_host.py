@@ -369,9 +369,9 @@ def change(path: str, position: int, content: bytes) -> None:
         file.write(content)
 
 
-@pytest.mark.parametrize(("at", "rot"), [(70, b"rot"), (8, b"\x7f"), (8, b"\xff"), (16, b"\0")])
+@pytest.mark.parametrize(("at", "damage"), [(70, b"bad"), (8, b"\x7f"), (8, b"\xff"), (16, b"\0")])
 def test_a_journal_that_is_damaged_is_not_replayed_in_part(
-    tmp_path: Path, at: int, rot: bytes
+    tmp_path: Path, at: int, damage: bytes
 ) -> None:
     """State without what is there would be believed, and written on."""
 
@@ -382,7 +382,7 @@ def test_a_journal_that_is_damaged_is_not_replayed_in_part(
             await result_of(hosted.submit(put(f"name-{number}", "a value")))
         hosted.close()
         segment = partition.log.active
-        change(segment.log.path, segment.position_of(Offset(2)) + at, rot)
+        change(segment.log.path, segment.position_of(Offset(2)) + at, damage)
         with pytest.raises(OSError, match="cannot be read at offset"):
             host(partition)
 

@@ -48,7 +48,7 @@ def agree(batch: bytearray, as_records: AsRecords) -> None:
     try:
         expected = read_records(batch)
     except Malformed as wrong:
-        if "UTF-8" in wrong.reason:  # mended, not refused, so it may find what comes after
+        if "UTF-8" in wrong.reason:  # replaced, not refused, so what follows may be found
             with suppress(Malformed):
                 open_batches(batch)
             return
@@ -82,7 +82,7 @@ def test_every_changed_byte_of_a_batch_without_a_true_checksum() -> None:
         except Malformed:
             continue
         outside_checksum = position < 16  # base offset, length, leader epoch
-        assert outside_checksum, f"byte {position} was changed and nobody saw it"
+        assert outside_checksum, f"byte {position} was changed and not detected"
         assert len(columns) in (0, 3)  # a longer length is a batch cut off
 
 

@@ -120,7 +120,7 @@ def test_arrow_gets_kafkas_column_types() -> None:
     assert schema.field("value").type == pa.binary()
 
 
-def test_columns_nobody_wants_are_left_out() -> None:
+def test_columns_that_are_not_requested_are_left_out() -> None:
     batch = build_batch([Record(key=b"k", value=b"v", headers=(("h", b"1"),))])
     columns = open_batches(batch, parts=RecordParts(keys=False, headers=False))
     assert columns.keys is None
@@ -175,7 +175,7 @@ def test_what_is_true_of_a_batch_can_be_had_per_row() -> None:
     assert facts.base_sequences.tolist() == [-1, 5]
 
 
-def test_a_header_name_that_is_not_utf8_is_mended_as_java_does_it(as_records: AsRecords) -> None:
+def test_a_header_name_that_is_not_utf8_is_replaced_as_in_java(as_records: AsRecords) -> None:
     batch = build_batch([Record(headers=(("name", b"1"),)), Record(headers=(("ok", b"2"),))])
     broken = batch.replace(b"name", b"n\xffm\xc3")
     seal(broken)
@@ -213,11 +213,11 @@ def test_what_is_wrong_in_a_record_is_found_at_its_byte() -> None:
     assert caught.value.position == len(first) + HEADER_BYTES + 4
 
 
-def test_what_is_wrong_in_a_compressed_record_is_told_by_its_batch() -> None:
+def test_a_malformed_compressed_record_is_reported_with_its_batch() -> None:
     plain = build_batch([(b"k", b"v")])
-    rotten = _with_records(plain, bytes(plain[HEADER_BYTES:-1]) + b"\x02", codec=Codec.ZSTD)
+    malformed = _with_records(plain, bytes(plain[HEADER_BYTES:-1]) + b"\x02", codec=Codec.ZSTD)
     with pytest.raises(Malformed, match="bytes into the opened records") as caught:
-        open_batches(rotten)
+        open_batches(malformed)
     assert caught.value.position == HEADER_BYTES
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from penstock.spark import Changelog, Output, StatefulQuery, WriteRequest, count, session, total
 
 
-def main(told: dict[str, Any]) -> None:
+def main(arguments: dict[str, Any]) -> None:
     spark = session(
         "killed",
         master="local[2]",
@@ -30,19 +30,19 @@ def main(told: dict[str, Any]) -> None:
         },
     )
     spark.sparkContext.setLogLevel("ERROR")
-    suffix = told["suffix"]
+    suffix = arguments["suffix"]
     log = Changelog(
         spark,
         f"state{suffix}",
         query=f"revenue{suffix}",
-        options={"kafka.bootstrap.servers": told["bootstrap"]},
+        options={"kafka.bootstrap.servers": arguments["bootstrap"]},
         partitions=2,
     )
     orders = log.read(
         subscribe="orders",
-        registry=told["registry"],
+        registry=arguments["registry"],
         columns="at,country,cents,_topic,_partition,_offset,_error",
-        maxOffsetsPerTrigger=str(told["offsets"]),
+        maxOffsetsPerTrigger=str(arguments["offsets"]),
     )
     hourly = log.windows(
         orders.where("_error is null"),
@@ -53,20 +53,20 @@ def main(told: dict[str, Any]) -> None:
         orders=count(),
         cents=total("cents"),
     )
-    query = start(hourly, told)
+    query = start(hourly, arguments)
     query.awaitTermination()
     spark.stop()
 
 
-def start(hourly: StatefulQuery, told: dict[str, Any]) -> Any:
-    suffix = told["suffix"]
+def start(hourly: StatefulQuery, arguments: dict[str, Any]) -> Any:
+    suffix = arguments["suffix"]
     outputs = [
         Output(WriteRequest(f"revenue{suffix}"), rows=as_text),
         Output(WriteRequest(f"late{suffix}"), rows=as_text, late=True),
     ]
-    write = dying(hourly.writer(outputs), told.get("die", ""))
+    write = dying(hourly.writer(outputs), arguments.get("die", ""))
     writer = hourly.changes().writeStream.outputMode("update").foreachBatch(write)
-    writer = writer.option("checkpointLocation", told["checkpoint"])
+    writer = writer.option("checkpointLocation", arguments["checkpoint"])
     return writer.trigger(availableNow=True).start()
 
 

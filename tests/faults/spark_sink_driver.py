@@ -1,7 +1,7 @@
-"""A Spark driver that is made to be killed: streams files into a topic, and stops where told.
+"""A Spark driver to be killed: streams files into a topic, and stops at a given point.
 
-Told by one JSON argument; tells on standard output, a line each: `batch N` when one begins, and
-`at POINT` where it waits for its end. Run by test_spark_exactly_once.py.
+It has one JSON argument. It prints `batch N` when a batch starts, and `at POINT` where it waits to
+be killed. Run by test_spark_exactly_once.py.
 """
 
 import json
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def main(told: dict[str, Any]) -> None:
+def main(arguments: dict[str, Any]) -> None:
     spark = session(
         "faults",
-        master=told["master"],
+        master=arguments["master"],
         settings={
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
             "spark.executor.memory": "512m",
-            "spark.local.dir": told["folder"],
-            "spark.sql.shuffle.partitions": str(told["shuffles"]),
-            "spark.sql.adaptive.enabled": str(told["adaptive"]).lower(),
+            "spark.local.dir": arguments["folder"],
+            "spark.sql.shuffle.partitions": str(arguments["shuffles"]),
+            "spark.sql.adaptive.enabled": str(arguments["adaptive"]).lower(),
         },
     )
-    stop_at(told["point"], told["batch"])
-    request = WriteRequest(told["topic"], bootstrap=told["bootstrap"])
-    sink = exactly_once(request, timeout_ms=told["timeout_ms"])
+    stop_at(arguments["point"], arguments["batch"])
+    request = WriteRequest(arguments["topic"], bootstrap=arguments["bootstrap"])
+    sink = exactly_once(request, timeout_ms=arguments["timeout_ms"])
 
     def write(frame: DataFrame, batch_id: int) -> None:
         tell(f"batch {batch_id}")
@@ -41,9 +41,9 @@ def main(told: dict[str, Any]) -> None:
     query = (
         spark.readStream.schema("key string, value string")
         .option("maxFilesPerTrigger", 1)
-        .parquet(told["input"])
+        .parquet(arguments["input"])
         .writeStream.foreachBatch(write)
-        .option("checkpointLocation", told["checkpoint"])
+        .option("checkpointLocation", arguments["checkpoint"])
         .trigger(availableNow=True)
         .start()
     )

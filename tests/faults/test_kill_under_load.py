@@ -16,7 +16,7 @@ PARTITIONS = 4
 
 
 class Writer(threading.Thread):
-    """An idempotent producer that counts up until told to stop, and keeps what was acknowledged."""
+    """An idempotent producer that counts up until `stop`, and stores what was acknowledged."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ class Runs:
             made.result(20)
 
     def run(self, *, die: str = "", offsets: int = 200) -> None:
-        told = {
+        arguments = {
             "bootstrap": self.bootstrap,
             "registry": self.registry,
             "checkpoint": str(self.checkpoint),
@@ -58,7 +58,7 @@ class Runs:
         }
         with self.stderr.open("ab") as stderr:
             done = subprocess.run(
-                [sys.executable, str(DRIVER), json.dumps(told)],
+                [sys.executable, str(DRIVER), json.dumps(arguments)],
                 start_new_session=True,
                 stdout=stderr,
                 stderr=stderr,
@@ -139,4 +139,4 @@ def test_a_query_that_lost_its_checkpoint_goes_on_with_the_right_answer(
         assert shaken.latest("revenue") == wanted
         assert shaken.latest("state") == calm.latest("state")
         assert shaken.latest("late") == calm.latest("late")
-        assert sum(int(told.split()[1]) for told in shaken.latest("late").values()) == 20 * 10**9
+        assert sum(int(text.split()[1]) for text in shaken.latest("late").values()) == 20 * 10**9

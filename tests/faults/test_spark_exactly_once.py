@@ -18,6 +18,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
+from operator import contains, eq
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
@@ -56,9 +58,9 @@ LAYOUTS = ({"shuffles": 2, "adaptive": True}, {"shuffles": 5, "adaptive": False}
 class Driver:
     """The process, and what it tells. Its workers are gone when it is."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
+    def __init__(self, arguments: dict[str, Any]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(DRIVER), json.dumps(told)],
+            [sys.executable, str(DRIVER), json.dumps(arguments)],
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -147,7 +149,7 @@ class Reader:
                 try:
                     with suppress(OSError, Refused):  # the broker is being killed
                         self._look(cluster)
-                except BaseException as failure:  # noqa: BLE001 - told to the test, which raises it
+                except BaseException as failure:  # noqa: BLE001 - raised by the test
                     self.failure = failure
                     return
                 time.sleep(0.1)
@@ -166,7 +168,7 @@ class Reader:
             self.snapshots.append(dict(self._seen))
 
     def catch_up(self) -> None:
-        """See all there is, now that nobody writes."""
+        """Read everything, now that no query writes."""
         self._stop.set()
         self._thread.join()
         with BlockingCluster(self._bootstrap) as cluster:
@@ -191,7 +193,7 @@ def group_size() -> int:
 
 
 def check(reader: Reader) -> None:
-    """Every row is there once, and nobody ever saw a part of a group in a partition."""
+    """Every row is there once, and no read saw a part of a group in a partition."""
     reader.catch_up()
     assert reader.failure is None
     size = group_size() * GROUPS
@@ -283,31 +285,31 @@ def test_the_driver_dies_at_every_point_of_a_batch(
 
 
 def test_the_driver_dies_at_any_moment(tmp_path: Path) -> None:
-    chance = random.Random()
+    rng = random.Random()
     with EmbeddedBroker() as broker:
         scene = Scene(broker.bootstrap, tmp_path)
         with Reader(broker.bootstrap, scene.topic) as reader:
             for _ in range(3):
                 driver = scene.start()
-                batches = chance.randrange(1, 3)
+                batches = rng.randrange(1, 3)
                 for _ in range(batches):
                     driver.lines_until(lambda line: line.startswith("batch") or line == "done")
-                time.sleep(chance.random() * 1.5)
+                time.sleep(rng.random() * 1.5)
                 driver.kill()
             scene.finish()
             check(reader)
 
 
 def test_the_broker_dies_while_batches_are_written(tmp_path: Path) -> None:
-    chance = random.Random()
+    rng = random.Random()
     with EmbeddedBroker() as broker:
         scene = Scene(broker.bootstrap, tmp_path)
         with Reader(broker.bootstrap, scene.topic) as reader:
             driver = scene.start()
             for batch in (1, 3, 5):
-                told = f"batch {batch}"
-                assert driver.lines_until(lambda line, told=told: line == told) == told  # type: ignore[misc]  # bound per turn
-                time.sleep(chance.random() * 0.8)
+                start = f"batch {batch}"
+                assert driver.lines_until(partial(eq, start)) == start
+                time.sleep(rng.random() * 0.8)
                 broker.kill()
                 time.sleep(0.5)
                 broker.start()
@@ -317,16 +319,15 @@ def test_the_broker_dies_while_batches_are_written(tmp_path: Path) -> None:
 
 
 def test_executors_die_while_batches_are_written(tmp_path: Path) -> None:
-    chance = random.Random()
+    rng = random.Random()
     with EmbeddedBroker() as broker:
         scene = Scene(broker.bootstrap, tmp_path, master="local-cluster[2,1,512]")
         with Reader(broker.bootstrap, scene.topic) as reader:
             driver = scene.start()
             killed = 0
             for batch in (1, 3, 5):
-                told = f"batch {batch}"
-                driver.lines_until(lambda line, told=told: line in (told, "done"))  # type: ignore[misc]  # bound per turn
-                time.sleep(chance.random())
+                driver.lines_until(partial(contains, (f"batch {batch}", "done")))
+                time.sleep(rng.random())
                 for executor in driver.executors()[:1]:
                     with suppress(psutil.NoSuchProcess):
                         executor.kill()

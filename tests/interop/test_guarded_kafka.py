@@ -82,8 +82,8 @@ def test_commands_log_in_with_the_file_the_environment_names(
 
 def test_a_wrong_password_is_said_to_be_wrong(guarded: Guarded, tmp_path: Path) -> None:
     wrong = tmp_path / "client.properties"
-    told = {**guarded.properties, "sasl.password": "guess"}
-    wrong.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+    changed = {**guarded.properties, "sasl.password": "guess"}
+    wrong.write_text("".join(f"{name}={value}\n" for name, value in changed.items()))
     http = command(
         "http", "--kafka", guarded.scram_over_tls, "--http-port", "0", "--kafka-config", str(wrong),
         config=None,

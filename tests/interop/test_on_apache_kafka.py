@@ -1,6 +1,6 @@
-"""What is above the log, on Apache Kafka: the rooms' own tests once more, with another log below.
+"""Registry, client and Spark on Apache Kafka: their own tests with another broker.
 
-Each run is a pytest of its own on one Apache Kafka. Tests that break the broker are skipped there.
+Each run is a separate pytest on one Apache Kafka. Tests that cause faults are skipped.
 """
 
 import os
@@ -59,11 +59,11 @@ def test_a_room_passes_its_own_tests_on_apache_kafka(kafka: str, folder: str, le
         timeout=SECONDS_MAX,
         check=False,
     )
-    told = done.stdout[-6000:] + done.stderr[-2000:]
-    assert done.returncode == 0, told
+    output = done.stdout[-6000:] + done.stderr[-2000:]
+    assert done.returncode == 0, output
     passed = re.search(r"(\d+) passed", done.stdout)
-    assert passed is not None, told
-    assert int(passed[1]) >= least, told
+    assert passed is not None, output
+    assert int(passed[1]) >= least, output
 
 
 def _without_worker(environment: Mapping[str, str]) -> dict[str, str]:

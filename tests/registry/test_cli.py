@@ -68,14 +68,14 @@ def test_usage_tells_who_reads_a_version_and_what_speaks_against_deleting_it(
     schema_id = json.loads(run("register", subject, write(record("a:int")), "--json").stdout)["id"]
     headers = {"penstock-client": "fraud-scorer", "penstock-role": "consumer"}
     httpx.get(f"{node.url}/schemas/ids/{schema_id}", headers=headers).raise_for_status()
-    told = run("usage", subject).stdout
-    assert f"{subject} version 1 (id {schema_id}): in use: keep it" in told
-    assert "it is the latest version" in told
-    assert "fraud-scorer" in told
-    assert "LAST SEEN" in told
+    output = run("usage", subject).stdout
+    assert f"{subject} version 1 (id {schema_id}): in use: keep it" in output
+    assert "it is the latest version" in output
+    assert "fraud-scorer" in output
+    assert "LAST SEEN" in output
     uses = json.loads(run("usage", subject, "--json").stdout)["uses"]
     assert "fraud-scorer" in {use["client"] for use in uses}
-    missing = run("usage", "nobody-value")
+    missing = run("usage", "unknown-value")
     assert missing.exit_code == 1
     assert "40401" in missing.stderr
 
@@ -94,14 +94,14 @@ def test_a_check_fails_with_reasons_made_for_people(
     assert (fine.exit_code, fine.stdout) == (0, f"{subject} would accept it (BACKWARD)\n")
 
 
-def test_a_difference_is_told_in_plain_words(
+def test_a_difference_is_explained_in_plain_words(
     run: Any, write: Any, subject: str, record: Record
 ) -> None:
     run("register", subject, write(record("a:int")))
-    told = run("diff", subject, "latest", write(record("a:int", "b:string"), "new.avsc")).stdout
-    assert "Breaks: consumers with the new schema cannot read existing events" in told
-    assert "Allowed by: NONE, FORWARD" in told
-    assert "Upgrade first: producers" in told
+    output = run("diff", subject, "latest", write(record("a:int", "b:string"), "new.avsc")).stdout
+    assert "Breaks: consumers with the new schema cannot read existing events" in output
+    assert "Allowed by: NONE, FORWARD" in output
+    assert "Upgrade first: producers" in output
     run("register", subject, write(record("a:int", "b:int=0")))
     document = json.loads(run("diff", subject, "1", "2", "--json").stdout)
     assert document["changes"] == []
@@ -179,14 +179,14 @@ def test_levels_policies_and_modes_move_with_the_schemas(
 
 
 def test_what_goes_wrong_is_said_with_what_to_do(run: Any, write: Any, subject: str) -> None:
-    unknown = run("get", "nobody")
+    unknown = run("get", "unknown")
     assert (unknown.exit_code, unknown.stderr) == (
         1,
-        "penstock: version latest of nobody: Subject 'nobody' not found. (registry code 40401)\n",
+        "penstock: version latest of unknown: Subject 'unknown' not found. (registry code 40401)\n",
     )
-    nobody = run("list", registry="http://127.0.0.1:9")
-    assert nobody.exit_code == 3
-    assert "penstock up" in nobody.stderr
+    unreachable = run("list", registry="http://127.0.0.1:9")
+    assert unreachable.exit_code == 3
+    assert "penstock up" in unreachable.stderr
     assert run("register", subject, "/nowhere.avsc").exit_code == 1
     assert run("register", subject, write("x", "schema.txt")).exit_code == 2
     assert run("register", subject, write("x"), "--type", "xsd").exit_code == 2
@@ -198,7 +198,7 @@ def parsed(text: str, language: SchemaType) -> ParsedSchema:
     return parse(SchemaText(language, text))
 
 
-def test_a_change_nobody_can_follow_is_said() -> None:
+def test_a_change_without_a_safe_order_is_reported() -> None:
     one = parsed(
         '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}', SchemaType.AVRO
     )

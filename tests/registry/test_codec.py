@@ -154,5 +154,5 @@ def test_settings_without_a_subject_take_the_one_of_their_key() -> None:
         JournalRecord(b'{"keytype":"MODE","magic":0}', b'{"mode":"SLEEP"}'),
     ],
 )
-def test_what_nobody_understands_is_left_out(record: Any) -> None:
+def test_unknown_records_are_left_out(record: Any) -> None:
     assert read_event(record.key, record.value, Millis(0)) is None

@@ -65,9 +65,9 @@ def test_the_compatibility_check_says_what_registration_would(
     body = {"schema": json.dumps(WITHOUT)}
     for version in ("", "/latest"):
         where = f"/compatibility{path(orders)}/versions{version}"
-        told = http.post(where, params={"verbose": "true"}, json=body).json()
-        assert told["is_compatible"] is False
-        assert "reader:'fraud-scorer 7'" in told["messages"][0]
+        result = http.post(where, params={"verbose": "true"}, json=body).json()
+        assert result["is_compatible"] is False
+        assert "reader:'fraud-scorer 7'" in result["messages"][0]
     one = http.post(f"/compatibility{path(orders)}/versions/1", json=body).json()
     assert one == {"is_compatible": True}, "asked about one version, that is all it says"
 

@@ -79,7 +79,7 @@ def test_what_a_page_sends_without_asking_first_changes_nothing(
     assert subject not in http.get("/subjects").json()
 
 
-def test_curl_without_a_content_type_is_told_how_to_send_one(
+def test_curl_without_a_content_type_is_refused_with_advice(
     http: httpx.Client, subject: str
 ) -> None:
     answer = http.post(

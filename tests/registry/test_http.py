@@ -116,8 +116,8 @@ def test_lists_come_in_pages(http: httpx.Client, subject: str) -> None:
 
 
 def test_what_is_not_there_is_said_in_confluents_words(http: httpx.Client, subject: str) -> None:
-    missing = http.get("/subjects/nobody/versions/1")
-    assert missing.json() == {"error_code": 40401, "message": "Subject 'nobody' not found."}
+    missing = http.get("/subjects/unknown/versions/1")
+    assert missing.json() == {"error_code": 40401, "message": "Subject 'unknown' not found."}
     register(http, subject, '"int"')
     version = http.get(f"/subjects/{subject}/versions/9")
     assert version.json() == {"error_code": 40402, "message": "Version 9 not found."}
@@ -127,7 +127,7 @@ def test_what_is_not_there_is_said_in_confluents_words(http: httpx.Client, subje
     assert code(http.get("/schemas/guids/x")) == (404, 40403)
     other = http.post(f"/subjects/{subject}", json={"schema": '"long"'})
     assert other.json() == {"error_code": 40403, "message": "Schema not found"}
-    assert code(http.post("/subjects/nobody", json={"schema": '"long"'})) == (404, 40401)
+    assert code(http.post("/subjects/unknown", json={"schema": '"long"'})) == (404, 40401)
     level = http.get(f"/config/{subject}")
     assert level.json()["message"] == (
         f"Subject '{subject}' does not have subject-level compatibility configured"
@@ -174,7 +174,7 @@ def test_an_incompatible_schema_is_refused_with_reasons(
         "is_compatible": True,
         "messages": [],
     }
-    unknown = http.post("/compatibility/subjects/nobody/versions/latest", json=body)
+    unknown = http.post("/compatibility/subjects/unknown/versions/latest", json=body)
     assert unknown.json() == {"is_compatible": True}
     assert http.post(f"/subjects/{subject}/versions?force=true", json=body).is_success
 
@@ -302,12 +302,12 @@ def test_references_are_kept_and_hold_what_they_refer_to(
         'b:{"type":"record","name":"Base","fields":[{"name":"x","type":"int"}]}', name="Outer"
     )
     assert http.post(f"/subjects/{subject}", json={"schema": inline}).json()["version"] == 1
-    dangling = [{"name": "Base", "subject": "nobody", "version": 1}]
+    dangling = [{"name": "Base", "subject": "unknown", "version": 1}]
     refused = http.post(
         f"/subjects/{subject}/versions", json={"schema": record("b:Base"), "references": dangling}
     )
     assert code(refused) == (422, 42201)
-    assert 'No schema reference found for subject "nobody"' in refused.json()["message"]
+    assert 'No schema reference found for subject "unknown"' in refused.json()["message"]
 
 
 def test_metadata_and_rules_are_stored_and_served(http: httpx.Client, subject: str) -> None:
@@ -328,9 +328,7 @@ def test_metadata_and_rules_are_stored_and_served(http: httpx.Client, subject: s
     assert http.get("/schemas", params={**prefix, "ruleType": "JSONATA"}).json() == []
 
 
-def test_a_client_is_told_what_settings_added_to_its_schema(
-    http: httpx.Client, subject: str
-) -> None:
+def test_a_response_has_what_settings_added_to_the_schema(http: httpx.Client, subject: str) -> None:
     owner = {"properties": {"owner": "shop"}}
     http.put(f"/config/{subject}", json={"defaultMetadata": owner})
     made = register(http, subject, '{"type": "int"}')
@@ -341,13 +339,13 @@ def complete_usage(http: httpx.Client, subject: str) -> Any:
     """A node that has just started serves before it knows what the others have seen."""
     give_up_at = time.monotonic() + 30
     while True:
-        told = http.get(f"/subjects/{subject}/usage").json()
-        if told["complete"] or time.monotonic() > give_up_at:
-            return told
+        usage = http.get(f"/subjects/{subject}/usage").json()
+        if usage["complete"] or time.monotonic() > give_up_at:
+            return usage
         time.sleep(0.1)
 
 
-def test_who_uses_a_schema_is_told(http: httpx.Client, subject: str) -> None:
+def test_usage_names_the_clients_of_a_schema(http: httpx.Client, subject: str) -> None:
     schema = '{"type":"fixed","name":"Used","size":9}'
     writer = {"penstock-client": "checkout"}
     made = http.post(f"/subjects/{subject}/versions", json={"schema": schema}, headers=writer)
@@ -355,19 +353,19 @@ def test_who_uses_a_schema_is_told(http: httpx.Client, subject: str) -> None:
     for name in ("audit", "audit", "till; role=producer"):
         http.get(f"/schemas/ids/{schema_id}", headers={"penstock-client": name})
     http.get(f"/schemas/ids/{schema_id}?format=resolved", headers={"user-agent": "old-client/1"})
-    told = complete_usage(http, subject)
-    uses = [(one["client"], one["role"], one["count"]) for one in told["uses"]]
+    usage = complete_usage(http, subject)
+    uses = [(one["client"], one["role"], one["count"]) for one in usage["uses"]]
     assert sorted(uses) == [  # they come by time, and these are of one moment
         ("audit", "consumer", 2),
         ("checkout", "producer", 1),
         ("old-client/1", "consumer", 1),
         ("till", "producer", 1),
     ]
-    assert {(one["id"], one["version"]) for one in told["uses"]} == {(schema_id, 1)}
-    assert told["unusedVersions"] == []
-    assert told["complete"] is True
+    assert {(one["id"], one["version"]) for one in usage["uses"]} == {(schema_id, 1)}
+    assert usage["unusedVersions"] == []
+    assert usage["complete"] is True
     http.post(f"/subjects/{subject}-2/versions", json={"schema": '"long"'})
-    assert http.get("/subjects/nobody/usage").json()["error_code"] == 40401
+    assert http.get("/subjects/unknown/usage").json()["error_code"] == 40401
 
 
 def test_a_node_tells_of_itself(http: httpx.Client) -> None:

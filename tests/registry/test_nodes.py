@@ -33,7 +33,7 @@ def the_primary(nodes: list[Any]) -> Any:
 
 
 class Clients:
-    """Registers one schema after another, at any node that answers, until told to stop."""
+    """Registers one schema after another, at any node that responds, until `stop` is called."""
 
     def __init__(self, nodes: list[Any], record: Record, workers: int = 4) -> None:
         self.nodes = nodes
@@ -98,7 +98,7 @@ def test_every_node_takes_writes_and_finds_them_at_once(start_node: StartNode) -
     first = start_node("_schemas-two")
     second = start_node("_schemas-two")
     primary = the_primary([first, second])
-    assert primary is first  # who is there stays, whoever comes
+    assert primary is first  # the primary stays when others join
     for number, node in enumerate((second, first, second)):
         with httpx.Client(base_url=node.url, timeout=30) as http:
             schema = json.dumps({"type": "fixed", "name": f"F{number}", "size": 1})
@@ -107,7 +107,7 @@ def test_every_node_takes_writes_and_finds_them_at_once(start_node: StartNode) -
             assert http.get(f"/schemas/ids/{number + 1}").is_success
             assert http.put(f"/config/s{number}", json={"compatibility": "FULL"}).is_success
             assert http.get(f"/config/s{number}").json() == {"compatibilityLevel": "FULL"}
-            refused = http.delete("/subjects/nobody")
+            refused = http.delete("/subjects/unknown")
             assert refused.json()["error_code"] == 40401
     first.end()
     with httpx.Client(base_url=second.url, timeout=60) as http:
@@ -190,7 +190,7 @@ def test_the_present_primary_stays() -> None:
     )
 
 
-def test_two_nodes_of_one_url_are_an_error_and_nobody_is_chosen() -> None:
+def test_two_nodes_of_one_url_are_an_error_and_none_is_chosen() -> None:
     found = verdict(PrimaryCandidate("a", 1), PrimaryCandidate("a", 1))
     assert (found["error"], found["master"]) == (DUPLICATE_URLS, None)
 

@@ -37,8 +37,8 @@ def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> tuple
 
 def test_up_serves_the_registry_and_keeps_schemas(tmp_path: Path) -> None:
     for expected, number in (([], signal.SIGTERM), (["s"], signal.SIGINT)):
-        process, told = started([*UP, "--dir", str(tmp_path)])
-        with httpx.Client(base_url=told["http"], timeout=30) as http:
+        process, announced = started([*UP, "--dir", str(tmp_path)])
+        with httpx.Client(base_url=announced["http"], timeout=30) as http:
             assert http.get("/subjects").json() == expected
             assert http.post("/subjects/s/versions", json={"schema": '"int"'}).json()["id"] == 1
         status, errors = end(process, number)
@@ -56,8 +56,8 @@ def test_up_says_that_the_http_port_is_taken(tmp_path: Path) -> None:
 
 
 def test_up_ends_when_the_http_process_dies(tmp_path: Path) -> None:
-    process, told = started([*UP, "--dir", str(tmp_path)])
-    metrics = httpx.get(f"{told['http']}/v1/metadata/id", timeout=20)
+    process, announced = started([*UP, "--dir", str(tmp_path)])
+    metrics = httpx.get(f"{announced['http']}/v1/metadata/id", timeout=20)
     assert metrics.is_success
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for pid in children:
@@ -77,20 +77,20 @@ def end_by_itself(process: subprocess.Popen[bytes]) -> tuple[int, str]:
 @pytest.mark.slow
 def test_it_says_when_no_kafka_is_there() -> None:
     options = HttpOptions("127.0.0.1:9", http_port=0, log_level="ERROR")
-    process, told = started(command_line(options))
-    assert "no Kafka cluster answers at 127.0.0.1:9" in told["error"]
+    process, announced = started(command_line(options))
+    assert "no Kafka cluster answers at 127.0.0.1:9" in announced["error"]
     assert end_by_itself(process)[0] == 1
 
 
-def test_it_ends_when_nobody_watches_it_any_more(broker: Any) -> None:
+def test_it_ends_with_its_supervisor(broker: Any) -> None:
     options = HttpOptions(broker.bootstrap, http_port=0, topic="_schemas-left", group="left")
-    process, told = started(command_line(options))
-    assert httpx.get(told["http"], timeout=20).json() == {}
+    process, announced = started(command_line(options))
+    assert httpx.get(announced["http"], timeout=20).json() == {}
     status, _ = end_by_itself(process)  # closes its standard input
     assert status == 0
 
 
-def test_it_ends_when_it_is_never_told_what_to_serve() -> None:
+def test_it_ends_without_options() -> None:
     process = subprocess.Popen(
         command_line(None), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -100,8 +100,8 @@ def test_it_ends_when_it_is_never_told_what_to_serve() -> None:
 def test_python_without_its_checks_is_refused(broker: Any) -> None:
     command = command_line(HttpOptions(broker.bootstrap, http_port=0))
     command.insert(1, "-O")
-    process, told = started(command)
-    assert "python -O" in told["error"]
+    process, announced = started(command)
+    assert "python -O" in announced["error"]
     assert end_by_itself(process)[0] == 1
 
 
@@ -124,9 +124,9 @@ def test_nothing_listens_beyond_this_machine_without_being_asked_to(
 
 def test_up_beyond_this_machine_shows_the_address_that_was_advertised(tmp_path: Path) -> None:
     open_to_all = ["--host", "0.0.0.0", "--advertise", "localhost", "--insecure"]
-    process, told = started([*UP, "--dir", str(tmp_path), *open_to_all])
-    assert told["kafka"].startswith("localhost:")
-    assert httpx.get(f"{told['http']}/subjects", timeout=20).json() == []
+    process, announced = started([*UP, "--dir", str(tmp_path), *open_to_all])
+    assert announced["kafka"].startswith("localhost:")
+    assert httpx.get(f"{announced['http']}/subjects", timeout=20).json() == []
     status, errors = end(process)
     assert status == 0
     assert errors.count("without logins") == 2

@@ -59,7 +59,7 @@ def test_a_client_is_known_by_its_word_or_by_its_agent() -> None:
     assert len(identify("n" * 1000, "", CONSUMER)[0]) == 200
 
 
-def test_what_others_saw_is_merged_and_not_told_again() -> None:
+def test_what_others_saw_is_merged_and_not_written_again() -> None:
     usage = SchemaUsage(Millis(0))
     usage.note(use(1), Millis(5))
     assert usage.take_unshared() == [(use(1), UseCount(Millis(5), 1))]
@@ -74,7 +74,7 @@ def test_what_others_saw_is_merged_and_not_told_again() -> None:
     assert usage.of(".", frozenset({1})) == [(use(1), UseCount(Millis(9), 7))]
 
 
-def test_what_is_forgotten_is_not_told() -> None:
+def test_evicted_uses_are_not_written() -> None:
     usage = SchemaUsage(Millis(0), uses_max=1)
     usage.note(use(1), Millis(1))
     usage.note(use(2), Millis(2))
@@ -89,7 +89,7 @@ def test_a_use_goes_through_its_record_and_back() -> None:
     assert read_report(b'{"since":true}', b'{"at":7}', Millis(0)) == KnownSince(Millis(7))
 
 
-def test_records_that_nobody_understands_are_passed_over() -> None:
+def test_unknown_records_are_skipped() -> None:
     for key, value in (
         (None, None),
         (b"{", b"{}"),
@@ -110,7 +110,7 @@ def reasons(scenario: RegistryScenario, usage: SchemaUsage) -> dict[int, tuple[s
     return {each.version.number: each.reasons for each in retirements}
 
 
-def test_a_version_that_nobody_uses_may_be_deleted_and_the_latest_may_not(
+def test_an_unused_version_may_be_deleted_and_the_latest_may_not(
     scenario: RegistryScenario,
 ) -> None:
     scenario.submit(register('"int"'))
@@ -167,8 +167,10 @@ def test_uses_are_known_to_other_nodes_and_after_a_restart(start_node: Any) -> N
     schema_id = httpx.post(
         f"{first.url}/subjects/s/versions", json={"schema": '"int"'}, timeout=30
     ).json()["id"]
-    told = {"penstock-client": "till-7; role=consumer"}
-    assert httpx.get(f"{second.url}/schemas/ids/{schema_id}", headers=told, timeout=30).is_success
+    headers = {"penstock-client": "till-7; role=consumer"}
+    assert httpx.get(
+        f"{second.url}/schemas/ids/{schema_id}", headers=headers, timeout=30
+    ).is_success
 
     def asked(node: Any) -> Any:
         return httpx.get(f"{node.url}/subjects/s/usage?quietDays=1", timeout=30).json()

@@ -99,7 +99,7 @@ def test_the_type_of_the_answer_is_that_of_the_request(wire: Wire, schema_id: in
             assert wire.ask(raw)[1][b"content-type"] == media
 
 
-def test_what_changed_is_answered_anew(
+def test_a_changed_schema_is_served_again(
     wire: Wire, http: httpx.Client, schema_id: int, subject: str, record: Record
 ) -> None:
     raw = request(schema_id, "Host: localhost").replace(b" HTTP/1.1", b"?fetchMaxId=true HTTP/1.1")

@@ -250,14 +250,14 @@ def test_a_string_of_proto2_that_is_no_text_is_refused_alone_and_in_a_batch(
         'syntax = "proto2"; message Row { optional string name = 1; }', SchemaType.PROTOBUF
     )
     sound = content_of(Serializer(registry, topic, old).serialize({"name": "a"}))
-    rotten = sound[:-1] + b"\xff"
-    batch, wrongs = BatchDeserializer(registry, topic).deserialize_many([sound, rotten])
+    corrupt = sound[:-1] + b"\xff"
+    batch, wrongs = BatchDeserializer(registry, topic).deserialize_many([sound, corrupt])
     assert batch["name"].to_pylist() == ["a", None]
     assert [(wrong.row, wrong.reason) for wrong in wrongs] == [(1, Reason.UNDECODABLE)]
     one = Deserializer(registry, topic, as_dicts=True)
     assert one.deserialize(sound) == {"name": "a"}
     with pytest.raises(DecodeError, match="not UTF-8"):
-        one.deserialize(rotten)
+        one.deserialize(corrupt)
 
 
 def test_json_rows_are_validated_and_typed(registry: Registry, topic: str) -> None:
@@ -315,7 +315,7 @@ def test_json_that_is_no_object_is_one_column_of_text(registry: Registry, topic:
     assert again.contents() == encoded.contents()
 
 
-def test_raw_batches_are_opened_and_told_with_what_is_wrong(registry: Registry, topic: str) -> None:
+def test_raw_batches_are_opened_with_their_errors(registry: Registry, topic: str) -> None:
     in_header = Contract(json.dumps(FIRST), form=Form.HEADER)
     content, headers = Serializer(registry, topic, in_header).serialize({"id": 1, "tags": ["x"]})
     prefixed = Serializer(registry, topic, contract(FIRST)).serialize({"id": 2, "tags": []}).content
@@ -329,11 +329,11 @@ def test_raw_batches_are_opened_and_told_with_what_is_wrong(registry: Registry, 
     read = BatchDeserializer(registry, topic)
     [(records, found)] = read.deserialize_batches(raw, start_offset=Offset(1))
     assert found.batch["id"].to_pylist() == [2, None, None]
-    told = to_arrow(records, found)
-    assert told.column("offset").to_pylist() == [1, 2, 3]
-    assert told.column("key").to_pylist() == [None, b"k", b"k"]
-    assert told.column("value").to_pylist()[0] == {"id": 2, "tags": []}
-    assert [error and error.split(":")[0] for error in told.column("error").to_pylist()] == [
+    table = to_arrow(records, found)
+    assert table.column("offset").to_pylist() == [1, 2, 3]
+    assert table.column("key").to_pylist() == [None, b"k", b"k"]
+    assert table.column("value").to_pylist()[0] == {"id": 2, "tags": []}
+    assert [error and error.split(":")[0] for error in table.column("error").to_pylist()] == [
         None,
         "not_framed",
         None,

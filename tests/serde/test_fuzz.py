@@ -45,7 +45,7 @@ MESSAGE = {"a": "text", "b": [1, 2, 300], "c": {"k": {"a": "inner"}}, "e": {"d":
 JSON = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
-class Shelf(Registry):
+class StoredSchemas(Registry):
     """Three schemas and no network."""
 
     def __init__(self) -> None:
@@ -101,12 +101,12 @@ def mutations(originals: list[bytes], count: int, seed: int) -> Iterator[bytes]:
                 break
         if len(content) > 5 and chance.random() < 0.95:
             content[:4] = b"\x00\x00\x00\x00"
-            content[4] %= 3  # else nearly all would name a schema nobody has
+            content[4] %= 3  # else nearly all would name a schema that does not exist
         yield bytes(content)
 
 
 def read_all(count: int, seed: int) -> Counter[str]:
-    registry = Shelf()
+    registry = StoredSchemas()
     read = Deserializer(registry, "t", as_dicts=True)
     outcomes: Counter[str] = Counter()
     known = {0, 1, 2}
@@ -133,7 +133,7 @@ def test_mutated_frames_are_read_or_refused() -> None:
 
 def read_in_batches(count: int, seed: int) -> int:
     """Mutated frames of each schema in batches and one by one; how many, if they agree."""
-    registry, agreed = Shelf(), 0
+    registry, agreed = StoredSchemas(), 0
     contents = list(mutations(frames(registry), count, seed))
     for number in range(3):
         prefix = bytes((0, 0, 0, 0, number))

@@ -228,7 +228,7 @@ def test_the_latest_version_is_written_and_read_without_a_schema(
     assert Deserializer(registry, topic, reader=Contract()).deserialize(content) == EVENT
 
 
-def test_nothing_is_registered_where_somebody_else_decides(registry: Registry, topic: str) -> None:
+def test_nothing_is_registered_without_auto_register(registry: Registry, topic: str) -> None:
     contract = Contract(json.dumps(ORDER), auto_register=False)
     with pytest.raises(UnknownSchemaError):
         Serializer(registry, topic, contract).serialize(EVENT)

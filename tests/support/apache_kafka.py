@@ -117,7 +117,7 @@ class ApacheKafka:
         self._wait_until_listening()
 
     def halt(self) -> None:
-        """Stop in good order; the folder stays."""
+        """Stop cleanly; the folder stays."""
         if self._server is None:
             return
         self._server.terminate()
@@ -128,7 +128,7 @@ class ApacheKafka:
         self._server = None
 
     def kill(self) -> None:
-        """End the process at once, as a crash would; the folder stays."""
+        """Kill the process, as a crash would; the folder stays."""
         if self._server is not None:
             self._server.kill()
             self._server.wait()
@@ -174,7 +174,7 @@ class ApacheKafka:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on now."""
+    """A free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -34,7 +34,7 @@ _MODULES: Final = "org.apache.kafka.common.security"
 
 
 class Guarded(NamedTuple):
-    """Where it listens, and whom its clients must trust."""
+    """Its address, and the certificate that its clients must trust."""
 
     open_door: str
     scram_over_tls: str

@@ -33,7 +33,7 @@ class Artifact(NamedTuple):
 def fetch_jars(
     peer: str, folder_name: str, artifacts: Sequence[Artifact], *, with_dependencies: bool = True
 ) -> Path:
-    """The folder with a peer's jars, and with what they need unless told not to."""
+    """The folder with a peer's jars, and by default with their dependencies."""
     goal = ["dependency:copy-dependencies"]
     return _fetch(peer, folder_name, goal, _pom(artifacts, with_dependencies))
 

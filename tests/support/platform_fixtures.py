@@ -46,7 +46,7 @@ def registry(registry_url: str) -> Iterator[Registry]:
 
 @pytest.fixture
 def topic(penstock: Platform) -> str:
-    """A name nobody used before; the broker makes the topic when it is first written to."""
+    """An unused name; the broker creates the topic when it is first written to."""
     return penstock.name("topic")
 
 
@@ -61,7 +61,7 @@ def make_topic(penstock: Platform) -> MakeTopic:
 
 
 class CountingRegistry:
-    """A registry of fixed answers that counts who asks for what; it may be told to be ill."""
+    """A registry of fixed responses that counts requests; it can be made to fail."""
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
@@ -95,12 +95,14 @@ class CountingRegistry:
         self.gate.wait(30)
         found = self.answers.get(path)
         status = self.status if found is not None else 404
-        body = found if status == 200 else {"error_code": status, "message": "told to"}
-        told = json.dumps(body).encode()
+        body = (
+            found if status == 200 else {"error_code": status, "message": "requested by the test"}
+        )
+        response_body = json.dumps(body).encode()
         request.send_response(status)
-        request.send_header("Content-Length", str(len(told)))
+        request.send_header("Content-Length", str(len(response_body)))
         request.end_headers()
-        request.wfile.write(told)
+        request.wfile.write(response_body)
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -115,7 +117,7 @@ def counting() -> Iterator[CountingRegistry]:
     found.stop()
 
 
-class Shelf:
+class StoredSchema:
     """Stands where a registry would: one writer's schema under an id, and nothing to ask for."""
 
     def __init__(self, writer: ParsedSchema) -> None:
@@ -146,11 +148,11 @@ class Readings:
         message: str | None = None,
         indexes: Sequence[int] | None = None,
     ) -> None:
-        shelf: Any = Shelf(parse(writer))
+        source: Any = StoredSchema(parse(writer))
         framed = [write_prefix(WRITER_ID, indexes) + payload for payload in payloads]
         contract = Contract(reader.text, type=reader.type, message=message)
-        one = Deserializer(shelf, "t", reader=contract, as_dicts=True)
-        many = BatchDeserializer(shelf, "t", reader=contract)
+        one = Deserializer(source, "t", reader=contract, as_dicts=True)
+        many = BatchDeserializer(source, "t", reader=contract)
         self.alone = [self._alone(one, content) for content in framed]
         self.batch, self.errors = many.deserialize_many(framed)
         reasons = {wrong.row: str(wrong.reason) for wrong in self.errors}

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
 TOPIC: Final = 2
 METADATA_TOPIC: Final = "__cluster_metadata"
-NOBODY_KNOWS: Final = UUID(int=5)
+UNKNOWN_ID: Final = UUID(int=5)
 
 DELIBERATE: Final[dict[str, Deliberate]] = {
     "naming_topics": {
@@ -40,7 +40,7 @@ def naming_topics(peer: Peer) -> None:
         ("id, name", (12,), [by_id, {"name": other}]),
         ("nothing", (10, 11), [{"name": None, "topic_id": None}]),
         ("id and other name", (12,), [{"name": other, "topic_id": topic_id}]),
-        ("unknown id and name", (12,), [{"name": topic, "topic_id": NOBODY_KNOWS}]),
+        ("unknown id and name", (12,), [{"name": topic, "topic_id": UNKNOWN_ID}]),
         ("twice", (1, 9, 12), [{"name": topic}, {"name": topic}]),
         ("own", (1, 9, 12), [{"name": "__consumer_offsets"}, {"name": METADATA_TOPIC}]),
     ):
@@ -49,7 +49,7 @@ def naming_topics(peer: Peer) -> None:
             noted = [(int(row.error_code), row.name and row.name[-13:], row.is_internal)
                      for row in rows]  # fmt: skip
             peer.note(f"v{version} {line}", sorted(noted, key=repr))
-    asked = [{"name": none}, {"name": "a b"}, {"name": None, "topic_id": NOBODY_KNOWS}]
+    asked = [{"name": none}, {"name": "a b"}, {"name": None, "topic_id": UNKNOWN_ID}]
     for topics in (asked[:2], asked[2:]):
         rows = peer.wire.call(
             3, 12, topics=topics, allow_auto_topic_creation=False,

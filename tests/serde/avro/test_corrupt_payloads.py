@@ -139,7 +139,7 @@ def test_text_is_what_python_takes_for_utf8(payload: bytes, oracle: Any) -> None
         ),
     ],
 )
-def test_a_wrong_value_is_told_by_its_reason(
+def test_an_invalid_value_is_reported_with_its_reason(
     kind: Any, payload: bytes, wrong: Fault, oracle: Any
 ) -> None:
     batch, errors = AvroBatchDecoder(oracle.parse(kind)).decode(*oracle.joined([payload]))

@@ -140,7 +140,7 @@ def test_a_promotion_and_a_union_resolve_as_in_avro_for_java(
     assert batch.column("f").to_pylist() == [wanted]
 
 
-def test_a_branch_nobody_reads_is_wrong_with_its_rows_only(oracle: Any) -> None:
+def test_a_branch_that_is_not_read_fails_its_rows_only(oracle: Any) -> None:
     writer, reader = record(("f", ["null", "int", "string"])), record(("f", "int"))
     payloads = oracle.encoded(oracle.parse(writer), [{"f": 1}, {"f": None}, {"f": "x"}, {"f": 2}])
     batch, errors = decoded(oracle, writer, payloads, reader)
@@ -208,7 +208,7 @@ def test_a_column_that_contains_itself_is_json_and_the_others_are_not(oracle: An
     ]
 
 
-def test_a_recursive_field_that_nobody_wants_is_stepped_over(oracle: Any) -> None:
+def test_a_recursive_field_that_is_not_requested_is_skipped(oracle: Any) -> None:
     tree = record(("size", "long"), ("next", ["null", "R"]), ("last", "string"))
     schema = oracle.parse(tree)
     value: Any = {"size": 0, "next": None, "last": "z"}

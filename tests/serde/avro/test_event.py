@@ -73,7 +73,7 @@ def test_longs_have_more() -> None:
 NOTHINGS = {"type": "array", "items": "null"}
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 2}
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
-ROTTEN: dict[str, tuple[Any, bytes]] = {
+CORRUPT: dict[str, tuple[Any, bytes]] = {
     "a long of 65 bits": ("long", b"\xff" * 9 + b"\x02"),
     "a long that goes on and on": ("long", b"\xff" * 12 + b"\x01"),
     "a length of 65 bits": ("string", b"\x80" * 9 + b"\x02"),
@@ -119,17 +119,17 @@ def is_read_alone(writer: AvroSchema, payload: bytes, reader: AvroSchema | None 
     return True
 
 
-@pytest.mark.parametrize("name", ROTTEN)
-def test_what_is_rotten_is_refused_alone_and_in_a_batch(name: str) -> None:
-    kind, payload = ROTTEN[name]
+@pytest.mark.parametrize("name", CORRUPT)
+def test_corrupt_payloads_are_refused_alone_and_in_a_batch(name: str) -> None:
+    kind, payload = CORRUPT[name]
     for writer, whole in ((schema(kind), payload), (tree_of(kind), payload + b"\x00")):
         assert not is_read_alone(writer, whole)
         assert not is_read_in_a_batch(writer, whole)
 
 
-@pytest.mark.parametrize("name", [name for name in ROTTEN if "decimal" not in name])
-def test_what_is_rotten_is_refused_by_those_who_do_not_want_it(name: str) -> None:
-    kind, payload = ROTTEN[name]
+@pytest.mark.parametrize("name", [name for name in CORRUPT if "decimal" not in name])
+def test_corrupt_payloads_are_refused_in_fields_that_are_not_requested(name: str) -> None:
+    kind, payload = CORRUPT[name]
     reader = parse(json.dumps({"type": "record", "name": "R", "fields": []}))
     assert not is_read_alone(schema(kind), payload, reader)
     assert not is_read_in_a_batch(schema(kind), payload, reader)

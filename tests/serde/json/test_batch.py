@@ -91,10 +91,10 @@ def test_columns_are_what_one_event_says_or_the_row_is_wrong(rows: list[Any]) ->
             continue
         for name, cell in cells.items():
             found = as_one_has_it(name, batch.schema.field(name).type, cell)
-            told = wanted.get(name)
-            if name == "struct" and told is not None:
-                told = {"a": told.get("a")}
-            assert found == told
+            expected = wanted.get(name)
+            if name == "struct" and expected is not None:
+                expected = {"a": expected.get("a")}
+            assert found == expected
 
 
 @given(st.lists(st.binary(max_size=12) | VALUES.map(lambda one: json.dumps(one).encode())))

@@ -161,17 +161,17 @@ def as_json_has_it(value: Any) -> Any:
         text.encode()
     except (TypeError, ValueError):
         return None
-    return told(json.loads(text))
+    return canonical(json.loads(text))
 
 
-def told(value: Any) -> str:
+def canonical(value: Any) -> str:
     """A value so that 1 is not 1.0, and no zero another."""
     if isinstance(value, float):
         return struct.pack("<d", value).hex()
     if isinstance(value, list):
-        return f"[{','.join(map(told, value))}]"
+        return f"[{','.join(map(canonical, value))}]"
     if isinstance(value, dict):
-        return f"{{{','.join(f'{name!r}:{told(one)}' for name, one in value.items())}}}"
+        return f"{{{','.join(f'{name!r}:{canonical(one)}' for name, one in value.items())}}}"
     return repr(value)
 
 
@@ -181,7 +181,7 @@ def test_lines_are_what_single_events_are(rows: list[Any]) -> None:
     written = at_once(ANYTHING, rows)
     assert written == one_by_one(ANYTHING, rows)
     read = [json.loads(one.removeprefix(PREFIX)) for one in written]
-    assert list(map(told, read)) == list(map(told, rows))
+    assert list(map(canonical, read)) == list(map(canonical, rows))
 
 
 @given(rows=st.lists(VALUES, min_size=1, max_size=4))
@@ -195,7 +195,7 @@ def test_what_json_refuses_is_refused_and_the_rest_says_the_same(rows: list[Any]
         if wanted is None:
             assert isinstance(only, str)
         elif isinstance(only, list):  # the validator refuses keys that are no strings as well
-            assert told(json.loads(only[0].removeprefix(PREFIX))) == wanted
+            assert canonical(json.loads(only[0].removeprefix(PREFIX))) == wanted
 
 
 def test_the_first_row_that_the_schema_does_not_allow_is_named() -> None:
@@ -214,7 +214,7 @@ def test_columns_are_written_as_their_rows_would_be(batch: pa.RecordBatch) -> No
     schema = parse(json.dumps(OBJECT))
     known = columns_of(schema)
     rows = rows_of(batch, known)
-    assert list(map(told, values_of(batch, known))) == list(map(told, rows))
+    assert list(map(canonical, values_of(batch, known))) == list(map(canonical, rows))
     assert at_once(schema, batch) == one_by_one(schema, rows)
 
 
@@ -252,9 +252,9 @@ def test_columns_of_fewer_bits_and_of_dictionaries_are_plain() -> None:
         "list": pa.array([[1], None], pa.large_list(pa.int8())),
     }
     batch = pa.RecordBatch.from_pydict(columns)
-    assert list(map(told, values_of(batch, columns_of(schema)))) == [
-        told({"number": 0.10000000149011612, "text": "a", 'odd " name': "x", "list": [1]}),
-        told({"must": 2**64 - 1, 'odd " name': "y", "any": {"a": None}}),
+    assert list(map(canonical, values_of(batch, columns_of(schema)))) == [
+        canonical({"number": 0.10000000149011612, "text": "a", 'odd " name': "x", "list": [1]}),
+        canonical({"must": 2**64 - 1, 'odd " name': "y", "any": {"a": None}}),
     ]
 
 

@@ -226,8 +226,8 @@ class Maker:
             self._passing -= may_go
             return inside
         if kind == Field.TYPE_STRING:
-            is_rotten = self.syntax == "proto3" and self.random.random() < 0.02
-            return b"\xed\xa0\x80" if is_rotten else self.random.choice(TEXTS)
+            is_corrupt = self.syntax == "proto3" and self.random.random() < 0.02
+            return b"\xed\xa0\x80" if is_corrupt else self.random.choice(TEXTS)
         if kind == Field.TYPE_BYTES:
             return self.random.randbytes(self.random.randint(0, 5))
         if kind in SIXTY_FOUR:

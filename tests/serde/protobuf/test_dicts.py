@@ -231,10 +231,10 @@ def test_anything_else_is_for_upb_to_say(row: Any, order: Any) -> None:
         return
     with pytest.raises(UNFIT) as refused:
         payload_of(order(**row))
-    with pytest.raises(InvalidValueError) as misfit:
+    with pytest.raises(InvalidValueError) as invalid:
         rows.encode([{"id": 1}, row, {}], PREFIX)
-    told, _, _ = str(refused.value).partition("<class")  # of which there are two
-    assert str(misfit.value).startswith(f"row 1: {told}")
+    reason, _, _ = str(refused.value).partition("<class")  # of which there are two
+    assert str(invalid.value).startswith(f"row 1: {reason}")
 
 
 def test_what_is_missing_is_named_where_upb_crashes_over_it_and_as_it_does_elsewhere() -> None:

@@ -140,8 +140,8 @@ def test_messages_that_contain_themselves_are_json_both_ways(order: Any) -> None
     encoded = ProtobufBatchEncoder(order).encode(batch.slice(0, 2), b"..")
     assert not encoded[2].any()
     assert [order.FromString(each[2:]) for each in contents(encoded)] == [one, order(id=2)]
-    rotten = pa.RecordBatch.from_pydict({"id": [1], "tree": ["{"]})
-    assert Fault(ProtobufBatchEncoder(order).encode(rotten)[2][0]) is Fault.UNFIT
+    invalid = pa.RecordBatch.from_pydict({"id": [1], "tree": ["{"]})
+    assert Fault(ProtobufBatchEncoder(order).encode(invalid)[2][0]) is Fault.UNFIT
 
 
 def _bounds(ends: list[int], total: int) -> tuple[Any, Any]:

@@ -162,7 +162,7 @@ class SimulatedLoop:
         return self._is_closed
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A task or callback failed with nobody to see it: the simulation fails."""
+        """A task or callback failed and its error was not read: the simulation fails."""
         if self._is_closed:  # of what a killed process left behind
             return
         error = context.get("exception")

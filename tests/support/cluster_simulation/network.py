@@ -24,7 +24,7 @@ FIRST_EPHEMERAL_PORT: Final = 40_000
 
 
 class Delays(NamedTuple):
-    """How long bytes take: drawn anew for each chunk, kept in order."""
+    """How long bytes take: drawn for each chunk, kept in order."""
 
     least_s: float = 0.0001
     most_s: float = 0.001
