@@ -21,6 +21,7 @@ class DurableLog(ReadableLog):
 
     __slots__ = (
         "_flush_limit",
+        "_is_name_durable",
         "_is_truncating",
         "epochs",
         "folder",
@@ -50,6 +51,7 @@ class DurableLog(ReadableLog):
         self.recovery_point: Offset = end_offset
         self.last_flush_at: Millis = NO_TIMESTAMP
         self.sync_failure: SyncError | None = None  # nothing is written from then on
+        self._is_name_durable = False  # until the first flush: a power cut may take the folder
         self._is_truncating = False
         self._flush_limit: Offset | None = None  # for a flush that began before a truncation
 
@@ -79,12 +81,15 @@ class DurableLog(ReadableLog):
         if not self._is_truncating:
             self._flush_limit = None
         unflushed = self.segments[self._segments.index_of(self.recovery_point) :]
-        return work_for(unflushed, self._segments.folder, self.epochs.path, self.end_offset)
+        folder = self._segments.folder
+        folders = (folder,) if self._is_name_durable else (folder, str(self.folder.parent))
+        return work_for(unflushed, folders, self.epochs.path, self.end_offset)
 
     def flushed(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
         """Everything before `offset` is on disk; it becomes the recovery point."""
         if self.sync_failure is not None:
             return  # this sync does not cover what the failed one lost
+        self._is_name_durable = True
         limit = self.end_offset if self._flush_limit is None else self._flush_limit
         self.recovery_point = max(self.recovery_point, min(offset, self.end_offset, limit))
         self.last_flush_at = now

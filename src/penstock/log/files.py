@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from penstock.protocol.varint import Buffer
 
@@ -259,6 +260,14 @@ def remove_files(paths: Iterable[str]) -> None:
             os.unlink(path)
         except FileNotFoundError:
             continue
+
+
+def make_folders(path: Path) -> None:
+    """Create a folder and its missing parents; their names are durable when it returns."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(str(folder.parent))
 
 
 def sync_folder(path: str) -> None:

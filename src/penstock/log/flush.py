@@ -30,12 +30,12 @@ class FlushWork(NamedTuple):
     """Files to sync, by name, so that it may run in any thread at any time."""
 
     end_offset: Offset  # everything before it is on disk when the work is done
-    folder: str
     paths: tuple[str, ...]
+    folders: tuple[str, ...]  # the partition's; before the first flush also the one that it is in
 
     def run(self) -> None:
         """SyncError when a sync failed; another OSError when a file could not be opened."""
-        for path in (*self.paths, self.folder):
+        for path in (*self.paths, *self.folders):
             _sync(path)
 
 
@@ -53,11 +53,14 @@ def _sync(path: str) -> None:
 
 
 def work_for(
-    segments: Sequence[Segment], folder: str, epochs_path: str, end_offset: Offset
+    segments: Sequence[Segment],
+    folders: tuple[str, ...],
+    epochs_path: str,
+    end_offset: Offset,
 ) -> FlushWork:
     """The work for these segments, the last of which is the active one."""
     paths = [segment.log.path for segment in segments]
     # A start relies on the indexes of closed segments, and rebuilds those of the active one.
     for segment, following in pairwise(segments):
-        paths += [*segment.paths()[:-1], snapshot_path(folder, following.base_offset)]
-    return FlushWork(end_offset, folder, (*paths, epochs_path))
+        paths += [*segment.paths()[:-1], snapshot_path(folders[0], following.base_offset)]
+    return FlushWork(end_offset, (*paths, epochs_path), folders)

@@ -23,7 +23,7 @@ from penstock.log.checkpoints import (
     OffsetCheckpoints,
     restore_advice,
 )
-from penstock.log.files import OpenFiles, create_file
+from penstock.log.files import OpenFiles, create_file, make_folders
 from penstock.log.log_dir_identity import (
     LogDirectoryIdentity,
     claim_topic_id,
@@ -74,7 +74,7 @@ class LogDirectory:
         cls, path: Path, files: OpenFiles, *, identity: LogDirectoryIdentity | None = None
     ) -> "LogDirectory":
         """Lock the directory; LogDirectoryError when it belongs to another broker or is in use."""
-        path.mkdir(parents=True, exist_ok=True)
+        make_folders(path)
         lock = _take_lock(path)
         try:
             if identity is not None:

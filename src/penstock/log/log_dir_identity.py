@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import Malformed
-from penstock.log.files import replace_file
+from penstock.log.files import replace_file, sync_folder
 from penstock.model import NodeId, TopicId
 
 logger: Final = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ def save_identity(folder: Path, identity: LogDirectoryIdentity) -> None:
         f"directory.id={write_uuid(identity.directory_id)}",
     ]
     replace_file(str(folder / META_PROPERTIES), ("\n".join(lines) + "\n").encode(), sync=True)
+    sync_folder(str(folder))
 
 
 def load_identity(folder: Path) -> LogDirectoryIdentity | None:
