@@ -1,4 +1,4 @@
-"""A broker on a data folder that has lost something: it refuses, or the partition is offline."""
+"""A broker whose data folder lacks files: it does not start, or the partition is offline."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ def wire_to(broker: EmbeddedBroker) -> Wire:
 
 
 def read_all(wire: Wire, topic: str) -> ErrorCode | int:
-    """How many offsets were read in one go from the start, or the first error."""
+    """How many offsets were read from the start, or the first error."""
     offset = 0
     while offset < RECORDS:
         row = wire.fetch(topic, offset, partition_max_bytes=RECORD_BYTES)
@@ -73,7 +73,7 @@ def test_a_broker_without_its_metadata_log_does_not_start_an_empty_cluster(
 
 
 @pytest.mark.parametrize("what", ["lost-0", "lost-0/*[0-9].log"])
-def test_a_partition_that_lost_its_files_is_offline_and_gives_no_offset_twice(
+def test_a_partition_without_its_files_is_offline_and_reuses_no_offset(
     broker: EmbeddedBroker, tmp_path: Path, what: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broker.halt()
@@ -97,7 +97,7 @@ def test_a_partition_that_lost_its_files_is_offline_and_gives_no_offset_twice(
         assert wire.produce("lost", batch()).base_offset == RECORDS
 
 
-def test_a_consumer_is_refused_at_the_place_where_an_old_segment_was_cut(
+def test_a_consumer_gets_an_error_where_a_closed_segment_was_truncated(
     broker: EmbeddedBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broker.halt()

@@ -1,4 +1,4 @@
-"""Large batches are opened as vectors, and found to be what the plain way finds."""
+"""Compiled kernels find the same in large batches as the Python decoder."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ many = st.lists(
     earliest=st.none() | st.integers(0, 1000),
     latest=st.none() | st.integers(0, 1000),
 )
-def test_both_ways_find_the_same(
+def test_kernels_and_python_find_the_same(
     rows: list[tuple[bytes | None, int]], codec: Codec, earliest: int | None, latest: int | None
 ) -> None:
     records = [
@@ -45,7 +45,7 @@ def test_both_ways_find_the_same(
     assert list(plain.out_of_range) == list(vector.out_of_range)
 
 
-def test_bytes_that_lie_are_malformed_either_way() -> None:
+def test_invalid_bytes_are_malformed_in_both() -> None:
     for count in (3, VECTOR_RECORDS_LEAST):
         batch = bytearray(build_batch([(b"k", b"v")] * count))
         batch[-2] ^= 0xFF
@@ -61,7 +61,7 @@ def test_bytes_that_lie_are_malformed_either_way() -> None:
     start=st.integers(-5, 300),
     end=st.integers(0, 300),
 )
-def test_both_ways_find_the_same_record_by_time(
+def test_kernels_and_python_find_the_same_record_by_time(
     rows: list[tuple[bytes | None, int]], codec: Codec, timestamp: int, start: int, end: int
 ) -> None:
     records = [
@@ -72,5 +72,5 @@ def test_both_ways_find_the_same_record_by_time(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_inspector, "TIME_VECTOR_RECORDS_LEAST", VECTOR_RECORDS_LEAST)
         vector = Inspector().find_time(batch, Millis(timestamp), Offset(start), Offset(end))
-    asked = (batch, Millis(timestamp), Offset(start), Offset(end))
-    assert PlainInspector().find_time(*asked) == vector
+    query = (batch, Millis(timestamp), Offset(start), Offset(end))
+    assert PlainInspector().find_time(*query) == vector

@@ -1,4 +1,4 @@
-"""The fixtures that users of Penstock test with, as they would use them."""
+"""The pytest fixtures, as users of Penstock use them."""
 
 import subprocess
 import sys
@@ -17,11 +17,11 @@ pytest_plugins = "pytester"
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "cents", "type": "long"}]}
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "pytest.md"
-SOON_S = 60  # for what must be refused: a client gives up by itself, long before
+SOON_S = 60  # a client gives up long before
 IMPATIENT = {"message.timeout.ms": 1500}
 
 
-def test_events_go_round_under_a_schema(
+def test_events_with_a_schema_are_written_and_read(
     penstock_schema: Any, penstock_producer: Any, penstock_consumer: Any
 ) -> None:
     order = penstock_schema(ORDER)
@@ -30,12 +30,14 @@ def test_events_go_round_under_a_schema(
     assert (event.key, event.value) == (b"berlin", {"cents": 1250})
 
 
-def test_bytes_go_round_without_one(penstock_producer: Any, penstock_consumer: Any) -> None:
+def test_bytes_without_a_schema_are_written_and_read(
+    penstock_producer: Any, penstock_consumer: Any
+) -> None:
     penstock_producer().send(b"\x00raw").result(SOON_S)
     assert penstock_consumer().take(1, SOON_S)[0].value == b"\x00raw"
 
 
-def test_a_schema_may_be_of_any_language(penstock: "Platform", penstock_schema: Any) -> None:
+def test_a_schema_may_be_in_any_language(penstock: "Platform", penstock_schema: Any) -> None:
     subject = penstock.name("subject")
     proto = 'syntax = "proto3"; message M { int64 cents = 1; }'
     contract = penstock_schema(proto, subject=subject, type="PROTOBUF")
@@ -44,7 +46,7 @@ def test_a_schema_may_be_of_any_language(penstock: "Platform", penstock_schema: 
     assert contract.schema == proto
 
 
-def test_topics_and_names_are_never_the_same(penstock: "Platform", penstock_topic: str) -> None:
+def test_topics_and_names_are_unique(penstock: "Platform", penstock_topic: str) -> None:
     made = penstock.make_topic(partitions=3, settings={"cleanup.policy": "compact"})
     names = [penstock_topic, made, penstock.name("a b/c"), penstock.name("a b/c")]
     assert len(set(names)) == 4
@@ -53,7 +55,7 @@ def test_topics_and_names_are_never_the_same(penstock: "Platform", penstock_topi
     assert (len(known[penstock_topic].partitions), len(known[made].partitions)) == (1, 3)
 
 
-def test_a_killed_broker_comes_back_with_all_it_acknowledged(
+def test_a_killed_broker_has_all_that_it_acknowledged_after_a_restart(
     penstock: "Platform", penstock_producer: Any, penstock_consumer: Any
 ) -> None:
     producer = penstock_producer()
@@ -68,21 +70,21 @@ def test_a_killed_broker_comes_back_with_all_it_acknowledged(
     assert seen == [b"before", b"after"]
 
 
-def test_a_test_may_leave_the_broker_dead(penstock: "Platform") -> None:
+def test_a_test_may_end_with_a_killed_broker(penstock: "Platform") -> None:
     penstock.kill()
 
 
-def test_a_test_may_leave_it_asleep_behind_a_slow_wire_on_a_full_disk(penstock: "Platform") -> None:
+def test_a_test_may_end_with_several_faults(penstock: "Platform") -> None:
     penstock.add_latency(10)
     penstock.fill_disk()
     penstock.pause()
 
 
-def test_the_next_test_finds_it_well(penstock_producer: Any) -> None:
+def test_the_next_test_has_a_broker_without_faults(penstock_producer: Any) -> None:
     penstock_producer(settings=IMPATIENT).send(b"x").result(SOON_S)
 
 
-def test_a_broker_that_sleeps_answers_when_it_wakes(
+def test_a_paused_broker_responds_when_it_is_resumed(
     penstock: "Platform", penstock_producer: Any
 ) -> None:
     producer = penstock_producer()
@@ -95,24 +97,24 @@ def test_a_broker_that_sleeps_answers_when_it_wakes(
     waiting.result(SOON_S)
 
 
-def test_a_full_disk_refuses_writes_until_there_is_room(
+def test_a_full_disk_refuses_writes_until_it_has_space(
     penstock: "Platform", penstock_producer: Any, penstock_consumer: Any
 ) -> None:
-    penstock_producer().send(b"kept").result(SOON_S)
+    penstock_producer().send(b"first").result(SOON_S)
     penstock.fill_disk()
     refused = penstock_producer(settings=IMPATIENT).send(b"lost")
     with pytest.raises(DeliveryError):
         refused.result(SOON_S)
     penstock.free_disk()
-    penstock_producer().send(b"room again").result(SOON_S)
+    penstock_producer().send(b"second").result(SOON_S)
     consumer = penstock_consumer()
     seen: list[bytes] = []
     while len(seen) < 2:
         seen += [event.value for event in consumer.take(2, SOON_S)]
-    assert seen == [b"kept", b"room again"]
+    assert seen == [b"first", b"second"]
 
 
-def test_latency_is_added_and_taken_away(penstock: "Platform", penstock_producer: Any) -> None:
+def test_latency_is_added_and_removed(penstock: "Platform", penstock_producer: Any) -> None:
     address = penstock.bootstrap
     penstock.add_latency(400)
     assert penstock.bootstrap == address
@@ -124,7 +126,7 @@ def test_latency_is_added_and_taken_away(penstock: "Platform", penstock_producer
     penstock_producer().send(b"y").result(SOON_S)
 
 
-def test_a_run_that_uses_no_fixture_loads_nothing_of_ours() -> None:
+def test_a_run_without_the_fixtures_loads_nothing_else_of_penstock() -> None:
     code = "import sys, penstock.testing.plugin; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -1,3 +1,3 @@
-"""The composition root: settings become processes. The only reader of the environment and of files
-that people write.
+"""The composition root: turns settings into processes. Only this package reads the environment and
+the files that users write.
 """

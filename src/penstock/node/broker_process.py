@@ -1,11 +1,10 @@
-"""`python -m penstock.node.broker_process <options>`: a broker as a child of who watches it.
+"""`python -m penstock.node.broker_process <options>`: a broker as a child process.
 
-The options are one JSON object (see `BrokerOptions`). One line of JSON on standard output says
+The options are one JSON object (see `BrokerOptions`). One line of JSON on standard output reports
 that the broker is ready, or why it cannot start. It stops on SIGTERM and SIGINT, and when standard
-input ends: then the parent is gone, and nobody would stop it any more.
+input ends, because then the parent has ended.
 """
 
-import asyncio
 import json
 import logging
 import os
@@ -13,36 +12,36 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+from penstock.node.child_process import LOG_FORMAT, stop_with_parent
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """What a person may choose, as it crosses from one process to another."""
+    """The options of a broker, as one process passes them to another."""
 
     folder: str | None = None
-    ephemeral: bool = False  # a folder of its own, removed at the end
+    ephemeral: bool = False  # a new folder, removed at the end
     kafka_port: int | None = None
     host: str | None = None
     advertised: str | None = None  # HOST or HOST:PORT
     properties: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     quick: bool = False
-    insecure: bool = False  # may listen beyond this machine
+    insecure: bool = False  # may listen on addresses that other machines reach
     log_level: str = "INFO"
 
     def to_json(self) -> str:
-        """As it is given to the process."""
+        """The argument of the process."""
         return json.dumps(asdict(self))
 
 
 def command_line(options: BrokerOptions) -> list[str]:
-    """How the process is started."""
+    """The command that starts the process."""
     return [sys.executable, "-m", "penstock.node.broker_process", options.to_json()]
 
 
@@ -53,12 +52,12 @@ def main() -> None:
 
 
 def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
-    """Run a broker to its end; the exit status. `announce` is told what became of the start."""
+    """Run a broker to its end; the exit status. `announce` gets the report of the start."""
     if not __debug__:
-        announce({"error": "python -O leaves out the checks that keep the logs safe: run without"})
+        announce({"error": "python -O removes the checks that protect the logs: start without -O"})
         return 1
-    # kio prepares its types for hypothesis wherever that is installed: a third of a start
-    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # None: not to be found
+    # Where hypothesis is installed, kio prepares its types for it: a third of the start-up time.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # None: cannot be imported
     logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
     from penstock.errors import Malformed
     from penstock.log import LogDirectoryError
@@ -76,20 +75,20 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
                 where = {"kafka": kafka, "port": port, "dir": str(settings.folder)}
                 announce({**where, "pid": os.getpid()})
                 if watch:
-                    _stop_with_parent()
+                    stop_with_parent()
 
             run_broker(settings, on_ready)
     except (InvalidSettingsError, CannotListenError, LogDirectoryError, Malformed) as error:
         announce({"error": str(error)})
         return 1
     except OSError as error:
-        announce({"error": _explained(error)})
+        announce({"error": _describe(error)})
         return 1
     return 0
 
 
 def _settings(options: BrokerOptions, folder: Path | None) -> Any:
-    from penstock.node.listen_address import is_loopback
+    from penstock.node.listen_address import warn_if_exposed
     from penstock.node.settings import node_settings
 
     settings = node_settings(
@@ -102,9 +101,7 @@ def _settings(options: BrokerOptions, folder: Path | None) -> Any:
         quick=options.quick,
         insecure=options.insecure,
     )
-    if not is_loopback(settings.host):
-        warning = "listening on %s without logins: whoever can reach it can read and write"
-        logging.getLogger(__name__).warning(warning, settings.host)
+    warn_if_exposed(settings.host)
     return settings
 
 
@@ -120,29 +117,15 @@ def _folder(options: BrokerOptions) -> Iterator[Path | None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stop_with_parent() -> None:
-    """End as on SIGTERM when standard input does."""
-    loop = asyncio.get_running_loop()
-
-    def on_input() -> None:
-        with suppress(OSError):
-            if os.read(sys.stdin.fileno(), 4096):
-                return
-        loop.remove_reader(sys.stdin.fileno())
-        os.kill(os.getpid(), 15)
-
-    loop.add_reader(sys.stdin.fileno(), on_input)
-
-
-def _explained(error: OSError) -> str:
+def _describe(error: OSError) -> str:
     import errno
 
     if error.filename is None:
         return str(error)
     if error.errno in (errno.EACCES, errno.EROFS):
-        return f"{error.filename}: {error.strerror}; choose a folder you may write with --dir"
+        return f"{error.filename}: {error.strerror}; choose a writable folder with --dir"
     if error.errno == errno.ENOTDIR:
-        return f"{error.filename}: a file is where a folder should be; choose another with --dir"
+        return f"{error.filename}: not a folder; choose another with --dir"
     return f"{error.filename}: {error.strerror}"
 
 

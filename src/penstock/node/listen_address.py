@@ -1,10 +1,13 @@
-"""Addresses: how they are written, which may be listened on, and why one cannot be."""
+"""Addresses to listen on: their format, which are allowed, and the reason when one fails."""
 
 import errno
 import ipaddress
+import logging
 import os
 import resource
 from typing import Final
+
+logger: Final = logging.getLogger(__name__)
 
 ANY_ADDRESS: Final = frozenset(("0.0.0.0", "::", ""))
 
@@ -12,37 +15,47 @@ OPEN_FILES_MAX: Final = 1 << 16
 
 
 def raise_file_limit() -> int:
-    """A connection and a log file are a descriptor each: take as many as the system allows."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES_MAX if most == resource.RLIM_INFINITY else min(most, OPEN_FILES_MAX)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-    return wanted
+    """Each connection and log file is a descriptor: raise the limit; returns it."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_unlimited = hard_limit == resource.RLIM_INFINITY
+    limit = OPEN_FILES_MAX if is_unlimited else min(hard_limit, OPEN_FILES_MAX)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard_limit))
+    return limit
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands before a port: an IPv6 address has colons of its own."""
+    """A host as it is written before a port: an IPv6 address contains colons."""
     return f"[{host}]" if ":" in host else host
 
 
 class NotAllowedError(Exception):
-    """The address would expose the service, or be of no use; the message says what to do."""
+    """The address would expose the service or be useless; the message says what to do."""
 
 
 def check_exposure(service: str, host: str, advertised: str | None, *, insecure: bool) -> None:
-    """Refuse to listen beyond this machine by accident, or where clients could not connect."""
+    """Refuse an address that exposes the service unasked, or that clients cannot connect to."""
     if is_loopback(host):
         return
     shown = host or "all addresses"
     if not insecure:
         raise NotAllowedError(
-            f"listening on {shown} would let everybody who can reach this machine use the "
-            f"{service}, which has no logins: add --insecure if that is what you want, or listen "
-            "on 127.0.0.1"
+            f"listening on {shown} would let every machine that can reach this one use the "
+            f"{service} without authentication: add --insecure to allow that, or listen on "
+            "127.0.0.1"
         )
     if (advertised or host) in ANY_ADDRESS:
         raise NotAllowedError(
-            f"clients cannot connect to {shown}: add --advertise and the name or address at which "
-            f"they reach this machine"
+            f"clients cannot connect to {shown}: add --advertise with the name or address of this "
+            "machine that they can connect to"
+        )
+
+
+def warn_if_exposed(host: str) -> None:
+    """Log that other machines can connect."""
+    if not is_loopback(host):
+        logger.warning(
+            "listening on %s without authentication: every client that connects can read and write",
+            host,
         )
 
 
@@ -63,13 +76,11 @@ class CannotListenError(Exception):
     def __init__(self, error: OSError, host: str, port: int, option: str) -> None:
         if error.errno == errno.EADDRINUSE:
             super().__init__(
-                f"port {port} is in use: stop who has it, or take another with {option} "
-                "(0 is any free one)"
+                f"port {port} is in use: stop the process that listens on it, or choose another "
+                f"port with {option} (0: any free port)"
             )
         elif error.errno == errno.EACCES:
-            super().__init__(
-                f"port {port} is for the system's own services: take one from 1024 with {option}"
-            )
+            super().__init__(f"port {port} needs root: choose a port from 1024 up with {option}")
         else:
             reason = _reason(error)
             where = f"{bracketed(host)}:{port}"
@@ -77,6 +88,6 @@ class CannotListenError(Exception):
 
 
 def _reason(error: OSError) -> str:
-    """In the system's words, without what the event loop puts around them."""
+    """The system's error message, without what the event loop adds."""
     known = error.errno is not None and error.errno in errno.errorcode
     return os.strerror(error.errno or 0) if known else str(error.strerror)

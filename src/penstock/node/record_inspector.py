@@ -1,9 +1,8 @@
-"""Opens produced batches where a topic wants that: small ones at once, large ones as vectors.
+"""Decodes produced batches of topics that check keys or timestamps.
 
-The compiled kernels cost a second and some hundred megabytes when they are first loaded, so a
-broker that never meets a large batch of such a topic never loads them. Called in threads.
-
-A RecordInspector in plain Python: one object per record, so for small loads and tests only.
+Small batches are decoded in Python, one object per record; large ones by compiled kernels. Loading
+the kernels takes a second and some hundred megabytes, so a broker that never receives a large batch
+of such a topic never loads them. Called in threads.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from penstock.protocol.records import OPENED_BYTES_MAX, read_records
 
 
 class PlainInspector:
-    """Opens each record."""
+    """Decodes each record in Python."""
 
     def find_time(
         self, batch: memoryview, timestamp: Millis, start_offset: Offset, end_offset: Offset
@@ -37,7 +36,7 @@ class PlainInspector:
         latest: Millis | None,
         opened_bytes_max: int,
     ) -> RecordFacts:
-        """Which records have no key, and which lie outside the bounds."""
+        """Which records have no key, and whose timestamps are outside the bounds."""
         records = read_records(batch, max_bytes=opened_bytes_max)
         return RecordFacts(
             unkeyed=[index for index, record in enumerate(records) if record.key is None],
@@ -52,7 +51,7 @@ class PlainInspector:
     def recompress(
         self, batch: bytearray, codec: int, level: int | None, *, opened_bytes_max: int
     ) -> bytearray:
-        """The same batch in another codec, sealed."""
+        """The same batch in another codec, with its checksum."""
         header = v2.read_header(batch)
         packed = memoryview(batch)[v2.HEADER_BYTES : header.size_bytes]
         raw = decompress(header.codec, packed, max_bytes=opened_bytes_max)
@@ -72,11 +71,11 @@ class PlainInspector:
 
 
 VECTOR_RECORDS_LEAST: Final = 200  # below, a Python loop takes less than a millisecond
-TIME_VECTOR_RECORDS_LEAST: Final = 50_000  # looking for a time is rare, and 0.1 s is soon enough
+TIME_VECTOR_RECORDS_LEAST: Final = 50_000  # a lookup by time is rare, and may take 0.1 s
 
 
 class Inspector(PlainInspector):
-    """Implements `broker.accepting.RecordInspector`."""
+    """Implements `broker.admission.RecordInspector`."""
 
     def find_time(
         self, batch: memoryview, timestamp: Millis, start_offset: Offset, end_offset: Offset
@@ -106,7 +105,7 @@ class Inspector(PlainInspector):
         latest: Millis | None,
         opened_bytes_max: int,
     ) -> RecordFacts:
-        """Which records have no key, and which lie outside the bounds."""
+        """Which records have no key, and whose timestamps are outside the bounds."""
         if read_header(batch).record_count < VECTOR_RECORDS_LEAST:
             return super().inspect(
                 batch, earliest=earliest, latest=latest, opened_bytes_max=opened_bytes_max

@@ -1,4 +1,4 @@
-"""The HTTP process: registry and gateway behind one address, until it is told to stop.
+"""The HTTP process: registry and gateway behind one address, until a signal arrives.
 
 The last to start is the first to stop: streams and members end before the registry does.
 """
@@ -42,20 +42,20 @@ from penstock.version import __version__
 
 BACKLOG: Final = 2048
 KEEP_ALIVE_S: Final = 75
-SWITCH_S: Final = 0.0005  # a read waits this long at the most for a thread that checks schemas
-FILES_KEPT: Final = 128  # descriptors that are not for connections of clients
-FINISH_S: Final = 3  # for requests under way when a stop is asked for
+SWITCH_S: Final = 0.0005  # the longest that a read waits for a thread that checks schemas
+FILES_RESERVED: Final = 128  # descriptors that are not for connections of clients
+FINISH_S: Final = 3  # for running requests when the process is stopped
 
 
 class Server(uvicorn.Server):
-    """Says when it serves; leaves signals to us, for it would be killed by them in the end."""
+    """Reports when it serves. Handles no signals: uvicorn would raise them again at its end."""
 
     def __init__(self, on_started: Callable[[], None], config: uvicorn.Config) -> None:
         super().__init__(config)
         self._on_started = on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
+        """Listen, and report it."""
         await super().startup(sockets)
         self._on_started()
 
@@ -64,19 +64,19 @@ class Server(uvicorn.Server):
         """Captures none."""
         yield
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """As a signal would."""
         self.should_exit = True
 
 
 def run_http(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
-    """Serve in this process until SIGTERM or SIGINT; `on_ready` is told the URL."""
+    """Serve in this process until SIGTERM or SIGINT; `on_ready` gets the URL."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(options, on_ready))
 
 
 async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
-    """Read the log, find out who may write, serve."""
+    """Read the log, elect the primary, serve."""
     where = options.host, options.http_port
     try:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
@@ -96,12 +96,12 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         await node.start()
         election.start()
         await election.first_known()
-        gc.freeze()  # what stands now stands until the end: no collection looks at it again
+        gc.freeze()  # these objects live until the end: exclude them from collections
         sys.setswitchinterval(SWITCH_S)
         front = build_registry(registry_app(), node, forwarder)
         site = _site(options, front, gateway)
         server = _server(front, site, _limits(options), lambda: on_ready(candidate.url))
-        await _serve_until_asked(server, listener)
+        await _serve_until_signal(server, listener)
     finally:
         listener.close()
         await gateway.stop()
@@ -142,9 +142,9 @@ def _registry_error(status: int, _code: str, message: str) -> bytes:
 
 
 def _limits(options: HttpOptions) -> ConnectionLimits:
-    """As many connections as were asked for, while descriptors are left for everything else."""
+    """As many connections as the options allow; some descriptors are reserved for all else."""
     files_max = raise_file_limit()
-    connections_max = max(1, min(options.connections_max, files_max - FILES_KEPT))
+    connections_max = max(1, min(options.connections_max, files_max - FILES_RESERVED))
     return ConnectionLimits(options.head_s, options.body_s, connections_max)
 
 
@@ -156,24 +156,24 @@ def _server(
         on_started,
         uvicorn.Config(
             site,
-            http=protocol,  # type: ignore[arg-type]  # makes one
+            http=protocol,  # type: ignore[arg-type]  # a factory
             proxy_headers=False,  # no service depends on the client's address behind a proxy
             loop="none",
             lifespan="off",
             ws="websockets-sansio",
             ws_per_message_deflate=False,  # up to 100 kB and twice the time per connection
             access_log=False,
-            log_level="error",  # its warnings are of clients that do not speak HTTP
+            log_level="error",  # it warns of clients that do not speak HTTP
             timeout_graceful_shutdown=FINISH_S,
             timeout_keep_alive=KEEP_ALIVE_S,
         ),
     )
 
 
-async def _serve_until_asked(server: Server, listener: socket.socket) -> None:
+async def _serve_until_signal(server: Server, listener: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.ask_to_stop)
+        loop.add_signal_handler(number, server.request_stop)
     await server.serve(sockets=[listener])
 
 

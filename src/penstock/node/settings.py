@@ -1,7 +1,7 @@
-"""What a node is started with, and the narrow views its parts get of it.
+"""The settings of a node, and the narrow views that its parts get of them.
 
-A value comes from the command line, else from a properties file, else from the rows' defaults.
-Everything is checked here, before anything is opened.
+A value comes from the command line, else from a properties file, else from the default of its row.
+All of them are checked here, before anything is opened.
 """
 
 import re
@@ -20,9 +20,9 @@ from penstock.model import NodeId
 from penstock.node.addresses import KAFKA_PORT, LOCALHOST
 from penstock.node.listen_address import NotAllowedError, check_exposure
 
-DEFAULT_FOLDER: Final = Path("penstock-data")  # in the directory a person stands in, to be seen
+DEFAULT_FOLDER: Final = Path("penstock-data")  # in the working directory
 PORT_LAST: Final = 65535
-# One node for one person: nobody waits for a second member. Kafka's sample settings say the same.
+# A single node for one user: groups need not wait for more members. As in Kafka's sample files.
 QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}
 
 
@@ -53,9 +53,9 @@ class NodeSettings:
     folder: Path
     node_id: NodeId = NodeId(1)
     host: str = LOCALHOST
-    kafka_port: int = KAFKA_PORT  # 0 takes any free one
+    kafka_port: int = KAFKA_PORT  # 0: any free port
     advertised_host: str | None = None  # None: the host itself
-    advertised_port: int | None = None  # None: the one it listens on
+    advertised_port: int | None = None  # None: the port it listens on
     rack: str | None = None
     voters: tuple[VoterAddress, ...] = ()  # of a new cluster; none: this broker alone
     join: tuple[Address, ...] = ()  # servers of a cluster that this broker joins without a vote
@@ -69,11 +69,11 @@ class NodeSettings:
 
     @property
     def shown_host(self) -> str:
-        """Where clients are told to connect."""
+        """The host that clients connect to."""
         return self.host if self.advertised_host is None else self.advertised_host
 
     def shown_port(self, listening: int) -> int:
-        """The port that clients are told, which may be another's who sends them on to us."""
+        """The port that clients connect to, which may be that of a proxy."""
         return listening if self.advertised_port is None else self.advertised_port
 
 
@@ -88,16 +88,16 @@ def node_settings(
     quick: bool = False,
     insecure: bool = False,
 ) -> NodeSettings:
-    """Bring together what a person gave in various places; InvalidSettingsError when it cannot be.
+    """Merge and check the settings of all sources; InvalidSettingsError says what to change.
 
-    `insecure` allows to listen beyond this machine: there are no logins.
+    `insecure` allows an address that other machines reach, although there is no authentication.
     """
     in_file = {} if properties is None else _checked(_read(properties), f"{properties.name}: ")
     static = {**(QUICK if quick else {}), **in_file, **_checked(given or {})}
     listener_host, listener_port = _listener(static)
     port = kafka_port if kafka_port is not None else listener_port
     if not 0 <= port <= PORT_LAST:
-        raise InvalidSettingsError(f"{port} is no port: use 0 (any free one) to {PORT_LAST}")
+        raise InvalidSettingsError(f"{port} is not a port: use 0 (any free port) to {PORT_LAST}")
     shown_host, shown_port = _advertised(static) if advertised is None else _address(advertised)
     chosen_host = host or listener_host
     try:
@@ -110,7 +110,7 @@ def node_settings(
         raise InvalidSettingsError("log.dirs names several folders; one is supported")
     chosen = folder or (Path(folders[0]) if folders else DEFAULT_FOLDER)
     chosen = chosen.expanduser().absolute()
-    # whatever they came from, these are shown as what the broker was started with
+    # Wherever they came from, DescribeConfigs shows these as static settings.
     static |= {"node.id": node_id, "broker.id": node_id, "log.dirs": str(chosen)}
     return NodeSettings(
         folder=chosen,
@@ -143,51 +143,51 @@ def _read(properties: Path) -> dict[str, str]:
 def _checked(given: Mapping[str, str], where: str = "") -> dict[str, str]:
     """The settings, if all are known and valid; InvalidSettingsError names the others."""
     unknown = [name for name in given if name not in BROKER_KEYS]
-    wrong = []
+    invalid = []
     if unknown:
-        wrong.append(_not_there(unknown))
+        invalid.append(_unknown(unknown))
     for name, text in given.items():
         if name not in unknown:
             try:
                 BROKER_KEYS[name].parse(text)
             except Refused as refusal:
-                wrong.append(refusal.message)
-    if wrong:
-        raise InvalidSettingsError(where + "; ".join(wrong))
+                invalid.append(refusal.message)
+    if invalid:
+        raise InvalidSettingsError(where + "; ".join(invalid))
     return dict(given)
 
 
-def _not_there(names: Sequence[str]) -> str:
-    said = f"there is no setting {', '.join(names)} here"
+def _unknown(names: Sequence[str]) -> str:
+    message = f"unknown setting {', '.join(names)}"
     security = [name for name in names if _SECURITY.search(name)]
     if security:
-        said += (
-            f". {', '.join(security)} would protect nothing, for this broker has no TLS, no logins "
-            "and no ACLs"
+        message += (
+            f". {', '.join(security)} would have no effect: this broker has no TLS, "
+            "authentication or ACLs"
         )
     them = "it" if len(names) == 1 else "them"
-    return f"{said}. Remove {them}; docs/configuration.md lists all settings"
+    return f"{message}. Remove {them}; docs/configuration.md lists all settings"
 
 
 def _listener(static: Mapping[str, str]) -> tuple[str, int]:
-    """Host and port of the first plain listener."""
+    """Host and port of the first listener without TLS and SASL."""
     given = static.get("listeners", "").strip()
     if not given:
         return LOCALHOST, KAFKA_PORT
-    plain = []
+    addresses = []
     for entry in given.split(","):
-        name, found, address = entry.strip().partition("://")
+        name, separator, address = entry.strip().partition("://")
         host, _, port = address.rpartition(":")
         if name.upper().startswith(("SSL", "SASL")):
             raise InvalidSettingsError(
-                f"listeners={given}: there is no TLS and no SASL here, so {entry.strip()} cannot "
-                "be served; use PLAINTEXT://HOST:PORT"
+                f"listeners={given}: TLS and SASL are not supported, so {entry.strip()} cannot be "
+                "served; use PLAINTEXT://HOST:PORT"
             )
-        if found and "CONTROLLER" not in name.upper() and port.isdecimal():
-            plain.append((host.strip("[]") or "0.0.0.0", int(port)))
-    if not plain:
-        raise InvalidSettingsError(f"listeners={given} has none of ours: use PLAINTEXT://HOST:PORT")
-    return plain[0]
+        if separator and "CONTROLLER" not in name.upper() and port.isdecimal():
+            addresses.append((host.strip("[]") or "0.0.0.0", int(port)))
+    if not addresses:
+        raise InvalidSettingsError(f"listeners={given}: use PLAINTEXT://HOST:PORT")
+    return addresses[0]
 
 
 def _advertised(static: Mapping[str, str]) -> tuple[str | None, int | None]:
@@ -196,12 +196,12 @@ def _advertised(static: Mapping[str, str]) -> tuple[str | None, int | None]:
 
 
 def _address(text: str) -> tuple[str | None, int | None]:
-    """`host`, `host:port` or `[::1]:port`; what is not said is None."""
+    """`host`, `host:port` or `[::1]:port`; missing parts are None."""
     host, colon, port = text.rpartition(":")
     if not colon or port.endswith("]"):
         return text.strip("[]") or None, None
     if not port.isdecimal() or not 0 < int(port) <= PORT_LAST:
-        raise InvalidSettingsError(f"{text!r} is no address for clients: use HOST or HOST:PORT")
+        raise InvalidSettingsError(f"{text!r} is not an address: use HOST or HOST:PORT")
     return host.strip("[]") or None, int(port)
 
 

@@ -23,6 +23,7 @@ READY_S: Final = 120.0  # after a hard stop a large folder is recovered first
 # A broker waits 4 s for pending responses, then closes its partitions: a second or more for each
 # 50 000, and several times that on a busy machine. Only one that hangs is killed.
 STOP_S: Final = 60.0
+EXIT_S: Final = 5.0  # from the end of a process's output to its exit
 
 
 class CannotStartError(Exception):
@@ -58,7 +59,7 @@ class ChildProcess:
         readable, _, _ = select.select([stdout], [], [], within_s)
         line = stdout.readline() if readable else b""
         if not line:
-            status = self._process.poll()
+            status = self.wait(EXIT_S) if readable else None  # readable: the process has ended
             self.kill()
             raise CannotStartError(
                 f"the {self._name} was not ready after {within_s:g} s; see the lines above"

@@ -15,7 +15,7 @@ from penstock.model import Millis
 from penstock.upkeep.scheduler import Upkeep
 
 FILE_NAME: Final = "upkeep-status.json"
-PARTITIONS_MAX: Final = 20  # of those that fail: a full disk fails for all of them
+PARTITIONS_MAX: Final = 20  # in each list: a full disk fails for all partitions
 _KEYS: Final = {
     "pid",
     "written_at_ms",

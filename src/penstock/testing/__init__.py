@@ -5,7 +5,7 @@
     with EmbeddedBroker() as broker:
         print(broker.bootstrap)
 
-EmbeddedBroker    a broker in a process of its own, with faults on request
+EmbeddedBroker    a broker as a child process, with faults on request
 Platform          a broker and a registry, which the fixture `penstock` returns
 """
 

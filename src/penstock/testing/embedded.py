@@ -1,15 +1,11 @@
-"""A real broker for tests: a process of its own on a free port of loopback, gone when you are done.
+"""A real broker and a real schema registry for tests: child processes on free loopback ports.
 
-with EmbeddedBroker() as broker:
+with EmbeddedBroker() as broker, EmbeddedRegistry(broker.bootstrap) as registry:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
-
-It can be made ill on request, and it stays at its address through all of it: killed, stopped, put
-to sleep, without room on its disk, behind a slow wire.
-
-A real schema registry for tests: a process of its own on a free port, over any Kafka cluster.
-
-with EmbeddedRegistry(broker.bootstrap) as registry:
     client = SchemaRegistryClient({"url": registry.url})
+
+The broker has faults on request and keeps its address through all of them: it is killed, stopped or
+paused, its disk is full, its network slow. The registry works with any Kafka cluster.
 """
 
 import os
@@ -31,9 +27,9 @@ from penstock.testing.slow_link import SlowLink
 
 
 class EmbeddedBroker:
-    """One broker. Its folder outlives kills and restarts, and goes with `stop` if it was ours.
+    """One broker. Its folder survives kills and restarts; `stop` removes it if none was given.
 
-    `settings` are broker settings by Kafka's names. Groups form without delay unless told so.
+    `settings` are broker settings by Kafka's names. Groups form without delay unless they say so.
     """
 
     def __init__(
@@ -49,7 +45,7 @@ class EmbeddedBroker:
         )
         self._settings = dict(settings or {})
         self._log_level = log_level
-        self._port = 0  # the first start takes any; a restart comes back to the same
+        self._port = 0  # the first start takes any free port, a restart the same
         self._process: BrokerProcess | None = None
         self._is_paused = False
         self._is_full = False
@@ -68,11 +64,11 @@ class EmbeddedBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process, awake or asleep."""
+        """Whether there is a process, paused or not."""
         return self._process is not None
 
     def start(self) -> "EmbeddedBroker":
-        """Start, or start again on what is in the folder; returns when it serves."""
+        """Start with what is in the folder; returns when it serves."""
         assert self._process is None, "the broker runs"
         link = self._slow_link
         options = BrokerOptions(
@@ -84,16 +80,16 @@ class EmbeddedBroker:
             log_level=self._log_level,
         )
         process = BrokerProcess(options)
-        told = process.wait_ready()
+        report = process.wait_ready()
         self._process = process
         if link is None:
-            self._port = told["port"]
+            self._port = report["port"]
         else:
-            link.target = told["port"]
+            link.target = report["port"]
         return self
 
     def halt(self) -> None:
-        """Stop in good order; the folder stays."""
+        """Stop cleanly; the folder stays."""
         if self._process is not None:
             self.resume()
             self.free_disk()
@@ -101,42 +97,42 @@ class EmbeddedBroker:
             process.stop()
 
     def kill(self) -> None:
-        """End the process at once (kill -9); the folder stays."""
+        """Kill the process (kill -9); the folder stays."""
         process, self._process = self._running, None
         self._is_paused = self._is_full = False
         process.kill()
 
     def restart(self) -> "EmbeddedBroker":
-        """Stop in good order if it runs, and start again on the same port."""
+        """Stop cleanly if it runs, and start again on the same port."""
         self.halt()
         return self.start()
 
     def pause(self) -> None:
-        """Put it to sleep (SIGSTOP): connections stay open and nobody answers."""
+        """Pause it (SIGSTOP): connections stay open without responses."""
         os.kill(self._running.pid, signal.SIGSTOP)
         self._is_paused = True
 
     def resume(self) -> None:
-        """Wake it; it goes on as if no time had passed."""
+        """Resume it; it continues as if no time had passed."""
         if self._is_paused:
             os.kill(self._running.pid, signal.SIGCONT)
             self._is_paused = False
 
     def fill_disk(self) -> None:
-        """From now on every write to a file fails, as on a full disk; reads go on."""
+        """Make every write to a file fail, as on a full disk; reads work."""
         _limit_files(self._running.pid, 0)
         self._is_full = True
 
     def free_disk(self) -> None:
-        """There is room again."""
+        """End `fill_disk`."""
         if self._is_full:
             _limit_files(self._running.pid, None)
             self._is_full = False
 
     def add_latency(self, latency_ms: int) -> None:
-        """From now on everything takes so long on its way in each direction; 0 ends it.
+        """Delay all bytes this long in each direction; 0 ends it.
 
-        The first call and the one that ends it restart the broker, to put a slow wire before it.
+        The first call and the one that ends it restart the broker, to put a proxy before it.
         """
         if self._slow_link is not None and latency_ms:
             self._slow_link.latency_ms = latency_ms
@@ -158,7 +154,7 @@ class EmbeddedBroker:
         self.add_latency(0)
 
     def stop(self) -> None:
-        """Stop for good."""
+        """Stop; remove the folder if it was made for this broker."""
         self.halt()
         if self._slow_link is not None:
             self._slow_link.close()
@@ -188,20 +184,20 @@ class EmbeddedBroker:
 
 
 def _limit_files(pid: int, size_bytes: int | None) -> None:
-    """How far the files of a process and its children may grow; None is as far as they ever may.
+    """How large the files of a process and its children may become; None: the hard limit.
 
-    The limit answers a write with "file too large" where a disk says "no space left": the broker
-    treats every error of a write alike, and no mount, quota or root is needed.
+    Writes beyond it fail with "file too large", on a full disk with "no space left". The broker
+    treats all errors of a write alike, and this needs no mount, quota or root.
     """
     family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
     for member in family:
-        _, most = resource.prlimit(member, resource.RLIMIT_FSIZE)
-        limit = most if size_bytes is None else size_bytes
-        resource.prlimit(member, resource.RLIMIT_FSIZE, (limit, most))
+        _, hard_limit = resource.prlimit(member, resource.RLIMIT_FSIZE)
+        limit = hard_limit if size_bytes is None else size_bytes
+        resource.prlimit(member, resource.RLIMIT_FSIZE, (limit, hard_limit))
 
 
 class EmbeddedRegistry:
-    """One registry node. What it stores is in the cluster; a restart comes back to its port."""
+    """One registry node. Its data is in the cluster; a restart uses the same port."""
 
     def __init__(self, bootstrap: str, *, log_level: str = "WARNING") -> None:
         self._bootstrap = bootstrap
@@ -228,19 +224,19 @@ class EmbeddedRegistry:
         process.configure(
             HttpOptions(self._bootstrap, http_port=self._port, log_level=self._log_level)
         )
-        told = process.wait_ready()
+        report = process.wait_ready()
         self._process = process
-        self._port = int(told["http"].rpartition(":")[2].rstrip("/"))
+        self._port = int(report["http"].rpartition(":")[2].rstrip("/"))
         return self
 
     def stop(self) -> None:
-        """Stop in good order; it may be started again."""
+        """Stop cleanly; it can be started again."""
         if self._process is not None:
             process, self._process = self._process, None
             process.stop()
 
     def kill(self) -> None:
-        """End the process at once (kill -9)."""
+        """Kill the process (kill -9)."""
         assert self._process is not None, "the registry does not run"
         process, self._process = self._process, None
         process.kill()

@@ -1,7 +1,7 @@
-"""The platform that tests share: a broker and a registry, started at once, named apart.
+"""The platform that tests share: a broker and a registry, and names that are never used twice.
 
-Every name it gives out begins with a prefix of its own and is never given out twice, so that tests
-can run side by side on one cluster. Faults hit everybody who uses the platform: `heal` ends them.
+Every name begins with the prefix of the platform, so that several runs can share one cluster.
+Faults affect all users of the platform; `heal` ends them.
 """
 
 import re
@@ -20,16 +20,16 @@ from penstock.testing.embedded import EmbeddedBroker
 
 APACHE: Final = "apache"
 CREATE_S: Final = 30.0
-STEM_CHARACTERS_MAX: Final = 100  # a topic's name has 249 at most, and ours are made longer
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+STEM_CHARACTERS_MAX: Final = 100  # a topic's name has at most 249, and a prefix is added
+_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class ForeignBrokerError(Exception):
-    """A fault was asked for, and the cluster is not ours to break."""
+    """A fault was requested, but the platform did not start the broker."""
 
 
 class Log(Protocol):
-    """A Kafka server that is started and stopped here."""
+    """A Kafka server that the platform starts and stops."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -38,10 +38,10 @@ class Log(Protocol):
 
 
 class Platform:
-    """A broker and a registry of one's own, or a registry over a cluster that is there.
+    """A broker and a registry, or a registry with an existing cluster.
 
-    `kafka` is None for a broker of ours, which gets the `settings`; `apache` for an Apache Kafka
-    started here; or where a cluster is: host:port.
+    `kafka` is None for a Penstock broker, which gets the `settings`; `apache` for an Apache Kafka
+    that is started; or the address of an existing cluster: host:port.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Platform:
         self._numbers = count(1)
 
     def start(self) -> "Platform":
-        """Start both; returns when Kafka clients are served. The registry may take a moment more.
+        """Start both; returns when Kafka clients are served.
 
-        The registry's process loads while the broker starts, and is waited for by who first asks.
+        The registry loads while the broker starts; the first use of `registry_url` waits for it.
         """
         self._http = HttpProcess()
         try:
@@ -69,13 +69,13 @@ class Platform:
             self._http.kill()
             raise
         options = HttpOptions(self.bootstrap, http_port=0, log_level="WARNING")
-        if self._kafka is not None:  # schemas of tests do not belong with those of others
+        if self._kafka is not None:  # keep schemas of tests apart from those of the cluster
             options = replace(options, group=self.prefix, topic=f"_{self.prefix}")
         self._http.configure(options)
         return self
 
     def stop(self) -> None:
-        """Stop both, and remove what they kept if the broker was ours."""
+        """Stop both; remove the data if the broker was started here."""
         if self._registry is not None:
             self._registry.close()
         if self._http is not None:
@@ -107,9 +107,9 @@ class Platform:
         return self._registry
 
     def name(self, stem: str = "test") -> str:
-        """A name nobody used before, for a topic, a group, a subject or a transactional id."""
-        fit = _UNFIT.sub("-", stem)[:STEM_CHARACTERS_MAX].strip("-.")
-        return f"{self.prefix}-{next(self._numbers)}-{fit}"
+        """A new name for a topic, a group, a subject or a transactional id."""
+        allowed = _NOT_ALLOWED.sub("-", stem)[:STEM_CHARACTERS_MAX].strip("-.")
+        return f"{self.prefix}-{next(self._numbers)}-{allowed}"
 
     def make_topic(
         self,
@@ -122,43 +122,45 @@ class Platform:
         if self._admin is None:
             self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         name = self.name(stem)
-        wanted = NewTopic(name, partitions, 1, config=dict(settings or {}))
-        self._admin.create_topics([wanted], operation_timeout=CREATE_S)[name].result(CREATE_S)
+        topic = NewTopic(name, partitions, 1, config=dict(settings or {}))
+        self._admin.create_topics([topic], operation_timeout=CREATE_S)[name].result(CREATE_S)
         return name
 
     @property
     def broker(self) -> EmbeddedBroker:
-        """The broker, if it is ours."""
+        """The Penstock broker that was started here; ForeignBrokerError if there is none."""
         if isinstance(self._log, EmbeddedBroker):
             return self._log
-        raise ForeignBrokerError(f"{self.bootstrap} is no broker of ours: it is left in peace")
+        raise ForeignBrokerError(
+            f"faults need a Penstock broker that the tests start: {self.bootstrap} is not"
+        )
 
     def kill(self) -> None:
-        """End the broker at once (kill -9). What was acknowledged is there after `restart`."""
+        """Kill the broker (kill -9). What was acknowledged is there after `restart`."""
         self.broker.kill()
 
     def restart(self) -> None:
-        """Start the broker again, after a kill or by stopping it in good order first."""
+        """Start the broker again; stop it cleanly first if it runs."""
         self.broker.restart()
 
     def pause(self) -> None:
-        """Put the broker to sleep: connections stay open and nobody answers."""
+        """Pause the broker: connections stay open without responses."""
         self.broker.pause()
 
     def resume(self) -> None:
-        """Wake it."""
+        """End `pause`."""
         self.broker.resume()
 
     def fill_disk(self) -> None:
-        """From now on the broker cannot write to its files; reads go on."""
+        """Make every write of the broker to its files fail; reads work."""
         self.broker.fill_disk()
 
     def free_disk(self) -> None:
-        """There is room again."""
+        """End `fill_disk`."""
         self.broker.free_disk()
 
     def add_latency(self, latency_ms: int) -> None:
-        """From now on everything takes so long to and from the broker; 0 ends it."""
+        """Delay all bytes to and from the broker this long; 0 ends it."""
         self.broker.add_latency(latency_ms)
 
     def heal(self) -> None:
@@ -171,7 +173,7 @@ def _log_of(kafka: str | None, settings: Mapping[str, str]) -> Log | None:
     if kafka is None:
         return EmbeddedBroker(settings=settings)
     if kafka == APACHE:
-        from tests.support.apache_kafka import ApacheKafka  # looks for Java at once
+        from tests.support.apache_kafka import ApacheKafka  # its import looks for Java
 
         return ApacheKafka(heap="512m")
     return None

@@ -1,17 +1,17 @@
-"""The pytest plugin: a broker and a schema registry for the tests of whoever installs Penstock.
+"""The pytest plugin: a broker and a schema registry for the tests of Penstock's users.
 
     def test_an_order_arrives(penstock_schema, penstock_producer, penstock_consumer):
         order = penstock_schema({"type": "record", "name": "Order", "fields": [...]})
         penstock_producer(value=order).send({"cents": 1250}).result()
         assert penstock_consumer().take(1, 30)[0].value == {"cents": 1250}
 
-Both start with the first test that asks for them and serve the whole session; under xdist each
-worker has its own. Names begin with a prefix that no other worker or run has. Whatever a test broke
-is mended when it ends. With PENSTOCK_TEST_KAFKA=host:port the tests run on a cluster that is there,
-with PENSTOCK_TEST_KAFKA=apache on an Apache Kafka that is started for them.
+Both start with the first test that uses them and serve the whole session; under xdist each worker
+has its own. Names begin with a prefix that no other worker or run has. Faults end with the test
+that caused them. With PENSTOCK_TEST_KAFKA=host:port the tests run on an existing cluster, with
+PENSTOCK_TEST_KAFKA=apache on an Apache Kafka that is started for them.
 
-Pytest loads this module in every run, with or without a test that uses it: so it imports nothing
-of ours until a fixture is asked for.
+Pytest loads this module in every run, with or without a test that uses it, so it imports nothing
+of Penstock before a fixture is used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PLATFORM: pytest.StashKey[Platform] = pytest.StashKey()
 
 @pytest.fixture(scope="session")
 def penstock_settings() -> dict[str, str]:
-    """Broker settings by Kafka's names. Yours, if your conftest.py has a fixture of this name."""
+    """Broker settings by Kafka's names. Override it in your conftest.py."""
     return {}
 
 
@@ -53,7 +53,7 @@ def penstock(
     """A broker (`.bootstrap`) and a schema registry (`.registry_url`), with faults on request."""
     from penstock.testing.platform import Platform
 
-    # A letter first: names of topics become names of records, which begin with one.
+    # A letter first: names of topics become names of records, which begin with a letter.
     run = "t" + os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)[:6]
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     kafka = os.environ.get("PENSTOCK_TEST_KAFKA") or None
@@ -64,9 +64,9 @@ def penstock(
     platform.stop()
 
 
-@pytest.hookimpl(tryfirst=True)  # before the producers of the test wait for a broker that is ill
+@pytest.hookimpl(tryfirst=True)  # before the test's producers wait for a broker with a fault
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Whatever the test broke is mended for the next one."""
+    """End the faults of the test."""
     platform = item.config.stash.get(_PLATFORM, None)
     if platform is not None:
         platform.heal()
@@ -74,14 +74,14 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """A fixture that needs a broker of ours skips its tests elsewhere."""
+    """Skip tests with fixtures that need faults where there are none."""
     with _skipping(item):
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A fault is not asked of a cluster that is not ours: the test is skipped there."""
+    """Skip tests that need faults where there are none."""
     with _skipping(item):
         yield
 
@@ -131,15 +131,15 @@ def penstock_schema(penstock: Platform, penstock_topic: str) -> MakeSchema:
 
 @pytest.fixture
 def penstock_producer(penstock: Platform, penstock_topic: str) -> Iterator[MakeProducer]:
-    """Makes a `penstock.client` producer, for the test's topic unless told; closed at the end."""
-    with ExitStack() as open_ones:
+    """Makes a producer, by default of the test's topic; it is closed at the end."""
+    with ExitStack() as stack:
 
         def make(topic: str = penstock_topic, **options: Any) -> Producer:
             from penstock.client.producer import Producer
 
             if "value" in options or "key" in options:
                 options.setdefault("registry", penstock.registry)
-            return open_ones.enter_context(Producer(penstock.bootstrap, topic, **options))
+            return stack.enter_context(Producer(penstock.bootstrap, topic, **options))
 
         yield make
 
@@ -148,12 +148,12 @@ def penstock_producer(penstock: Platform, penstock_topic: str) -> Iterator[MakeP
 def penstock_consumer(
     penstock: Platform, penstock_topic: str, request: pytest.FixtureRequest
 ) -> Iterator[MakeConsumer]:
-    """Makes a `penstock.client` consumer, of the test's topic and a new group unless told.
+    """Makes a consumer, by default of the test's topic and in a new group.
 
     Values are read by their schemas in a test that uses `penstock_schema`, else they are bytes.
     """
     registry = penstock.registry if "penstock_schema" in request.fixturenames else None
-    with ExitStack() as open_ones:
+    with ExitStack() as stack:
 
         def make(
             topics: str | list[str] = penstock_topic, group: str | None = None, **options: Any
@@ -162,6 +162,6 @@ def penstock_consumer(
 
             options.setdefault("registry", registry)
             consumer = Consumer(penstock.bootstrap, topics, group or penstock.name(), **options)
-            return open_ones.enter_context(consumer)
+            return stack.enter_context(consumer)
 
         yield make
