@@ -88,7 +88,6 @@ NOT_PLAIN_YET = {
     "src/penstock/broker",
     "src/penstock/columns",
     "src/penstock/consensus",
-    "src/penstock/node/run_broker.py",
     "src/penstock/serde",
 }
 
