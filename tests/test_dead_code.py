@@ -12,7 +12,6 @@ ROOT: Final = Path(__file__).parent.parent
 TABLES: Final = (ROOT / "src/penstock/protocol", ROOT / "src/penstock/broker/permissions.py")
 # Parts of the quorum and of replication that no broker calls yet, and of their simulators.
 CALLED_LATER: Final = {
-    "COORDINATION",
     "expanded",
     "shrunk",
     "election_jitter_max_ms",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -11,13 +11,18 @@ from penstock.broker.partition import Leadership, Partition
 from penstock.broker.settings import topic_settings
 from penstock.broker.transaction_markers import MarkerWriter
 from penstock.config.resolve import NO_LAYERS
+from penstock.errors import ErrorCode
 from penstock.model import LeaderEpoch, Millis, Moment, NodeId, ProducerEpoch, ProducerId
 from penstock.model import TopicPartition as Target
 from penstock.protocol.control_records import Marker
 from tests.support.led_partition import lead, open_partition
 
+if TYPE_CHECKING:
+    from penstock.broker.remote_transactions import SentMarker
+
 MARKER = Marker(ProducerId(7), ProducerEpoch(0), commit=True, coordinator_epoch=3)
 HERE = Target("names", 0)
+ELSEWHERE = Target("elsewhere", 0)
 DELETED = Target("deleted", 0)
 
 
@@ -28,13 +33,20 @@ class Scenario:
         self.partition = partition
         self.reports: list[frozenset[Target]] = []
         partitions = {HERE: partition}
-        cluster = SimpleNamespace(
-            topic=lambda name: SimpleNamespace(partitions=[0]) if name == HERE.topic else None
+        self.sent: list[tuple[int, SentMarker]] = []
+        topics = {
+            HERE.topic: SimpleNamespace(partitions=[SimpleNamespace(leader=1)]),
+            ELSEWHERE.topic: SimpleNamespace(partitions=[SimpleNamespace(leader=2)]),
+        }
+        remote = SimpleNamespace(write_marker=lambda *sent: self.sent.append(sent))
+        held = SimpleNamespace(
+            find=lambda *target: partitions.get(Target(*target)), node_id=NodeId(1)
         )
         self.writer = MarkerWriter(
-            cast("Any", SimpleNamespace(find=lambda *target: partitions.get(Target(*target)))),
-            cast("Any", cluster),
+            cast("Any", held),
+            cast("Any", SimpleNamespace(topic=topics.get)),
             lambda: Moment(Millis(0), Millis(0)),
+            cast("Any", remote),
         )
 
     def write(self, *targets: Target, marker: Marker = MARKER) -> None:
@@ -86,3 +98,15 @@ def test_no_marker_is_written_while_too_few_replicas_are_in_sync(scenario: Scena
     lead(scenario.partition, 0, 1, 2, replicas=2)
     scenario.write(HERE)
     assert scenario.partition.log.end_offset == 1
+
+
+def test_a_marker_is_sent_to_the_leader_of_its_partition_once_at_a_time(scenario: Scenario) -> None:
+    scenario.write(ELSEWHERE)
+    scenario.write(ELSEWHERE)
+    ((leader, sent),) = scenario.sent
+    assert (leader, sent.marker, sent.target) == (2, MARKER, ELSEWHERE)
+    sent.on_done(None)  # the connection was lost
+    assert scenario.reports == []
+    scenario.write(ELSEWHERE)
+    scenario.sent[1][1].on_done(ErrorCode.none)
+    assert scenario.reports == [{ELSEWHERE}]

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from penstock.broker.coordinators import Coordinators
 from penstock.broker.machine_host import HostedMachine
-from penstock.broker.partition import Partition
-from penstock.broker.partitions import Partitions
-from penstock.broker.settings import GroupConfig
 from penstock.coordination.groups import (
     GroupMachine,
     GroupSettings,

@@ -10,15 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.broker.partition_journal import PartitionJournal, StoredBatch, read_journal
 from penstock.broker.runner_host import RunnerHost
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Machine, Phase, Runner
-from penstock.model import Moment
-from penstock.protocol.control_records import Marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

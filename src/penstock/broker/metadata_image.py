@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import base64
 from typing import TYPE_CHECKING, Final, NamedTuple
-from uuid import UUID
 
 from penstock.broker.broker import Endpoint
 from penstock.broker.partition import Leadership
-from penstock.broker.quotas import DEFAULT, QuotaEntity, Quotas, Rates
+from penstock.broker.quotas import DEFAULT, QuotaEntity, Rates
 from penstock.broker.settings import (
     GroupConfig,
     OffsetsTopicSettings,

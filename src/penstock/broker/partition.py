@@ -8,8 +8,8 @@ that releases what waits for it: produce responses, journals, fetches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from penstock.broker.admission import Admission
 from penstock.broker.committer import (
@@ -18,31 +18,22 @@ from penstock.broker.committer import (
     LocalCommitter,
     ReplicatedCommitter,
 )
-from penstock.broker.settings import TopicSettings
 from penstock.consensus.replica.leader import InSyncReplicas, ReplicaSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.flush import SyncError
-from penstock.log.partition_log import PartitionLog
-from penstock.log.producer_state import Origin
-from penstock.model import (
-    NO_EPOCH,
-    EpochEnd,
-    LeaderEpoch,
-    Millis,
-    NodeId,
-    Offset,
-    TopicId,
-    TopicPartition,
-)
+from penstock.model import NO_EPOCH, EpochEnd, LeaderEpoch, Millis, NodeId, Offset
 from penstock.protocol.batch import BatchHeader, read_header
 from penstock.protocol.fields import LeaderAndEpoch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.broker.partition_ports import FlushPort, FollowerListener, MarkerWatcher, Poll
     from penstock.broker.settings import TopicSettings
     from penstock.log.append_plan import Appended
     from penstock.log.partition_log import PartitionLog
     from penstock.log.producer_state import Origin
-    from penstock.model import LeaderEpoch, NodeId, TopicId, TopicPartition
+    from penstock.model import ProducerId, TopicId, TopicPartition
     from penstock.protocol.control_records import Marker
     from penstock.protocol.varint import Buffer, WritableBuffer
 
@@ -72,39 +63,6 @@ class NotLeader(Refused):
         self.leader = leader
 
 
-class Poll(Protocol):
-    """A fetch that waits for more to read from some partitions."""
-
-    def on_readable(self, partition: Partition, size_bytes: int) -> None:
-        """This many more bytes may be read from the partition."""
-
-    def on_unavailable(self) -> None:
-        """A partition was deleted or has another leader: respond with what there is."""
-
-
-class FollowerListener(Protocol):
-    """A follower's fetch session, which hears of one partition that this broker leads."""
-
-    def on_appended(self) -> None:
-        """There is more to fetch."""
-
-    def on_high_watermark(self) -> None:
-        """The follower does not know the high watermark yet."""
-
-    def on_unavailable(self) -> None:
-        """The partition was deleted, or has another leader or leader epoch."""
-
-
-class FlushPort(Protocol):
-    """Syncs logs to disk, off the event loop."""
-
-    def request(self, partition: Partition) -> None:
-        """Sync what the log has now; then call `on_flushed` or `on_flush_failed`."""
-
-    def request_within(self, partition: Partition, wait_ms: Millis) -> None:
-        """Sync after this long at the latest."""
-
-
 class Partition:
     """One partition of this broker."""
 
@@ -124,7 +82,7 @@ class Partition:
         "leadership",
         "log",
         "marker_listeners",
-        "markers_written",
+        "marker_watchers",
         "node_id",
         "on_copy_flushed",
         "polls",
@@ -157,7 +115,8 @@ class Partition:
         self.on_copy_flushed: Callable[[], None] | None = None  # while this is a follower
         self.polls: set[Poll] = set()
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
-        self.markers_written: int = 0  # to detect that a verified transaction has ended since
+        # By producer: writes whose transaction is being verified, which a marker makes stale
+        self.marker_watchers: dict[ProducerId, list[MarkerWatcher]] = {}
         self._waiting: deque[tuple[Offset, OnCommitted]] = deque()  # in the order of the log
         self._uncommitted_bytes = 0  # appended since the high watermark moved
         self._flush_port = flush
@@ -304,7 +263,8 @@ class Partition:
 
     def append_marker(self, batch: bytearray, marker: Marker, *, now: Millis) -> Appended:
         """End a producer's transaction here."""
-        self.markers_written += 1
+        for watcher in self.marker_watchers.get(marker.producer_id, ()):
+            watcher.is_stale = True
         appended = self.append(batch, read_header(batch), now=now, origin="marker")
         for listener in self.marker_listeners:
             listener(marker)

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.broker.partition import FlushPort, Leadership, Partition
+from penstock.broker.partition import REPLICA_SETTINGS, Partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.broker.partition import Leadership
+    from penstock.broker.partition_ports import FlushPort
     from penstock.broker.settings import TopicSettings
     from penstock.consensus.replica.leader import ReplicaSettings
     from penstock.log.partition_log import PartitionLog
     from penstock.log.settings import LogSettings
     from penstock.model import NodeId, TopicId, TopicPartition
     from penstock.protocol.fields import TopicKey
-
-from penstock.broker.partition import REPLICA_SETTINGS
 
 
 class HostedTopic:

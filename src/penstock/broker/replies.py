@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.broker.handler import Answer, Context
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
 

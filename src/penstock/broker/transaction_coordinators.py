@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from penstock.broker.coordinators import Coordinators
+from penstock.broker.coordinators import Coordinators, partition_of
 from penstock.broker.machine_host import HostedMachine
 from penstock.broker.producer_ids import ProducerIds, ProducerIdSource
+from penstock.broker.remote_transactions import Question
 from penstock.broker.transaction_markers import MarkerWriter
 from penstock.coordination.transactions import (
     AbortTimedOut,
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from penstock.broker.broker import ClusterView
     from penstock.broker.partition import Partition
     from penstock.broker.partitions import Partitions
-    from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
+    from penstock.broker.remote_transactions import RemoteTransactions
+    from penstock.model import Millis, Moment, NodeId, ProducerEpoch, ProducerId, TopicPartition
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
@@ -61,11 +63,15 @@ class TransactionCoordinators:
         producer_ids: ProducerIdSource,
         settings: TransactionSettings,
         clock: Callable[[], Moment],
+        remote: RemoteTransactions,
     ) -> None:
         self.producer_ids: ProducerIds = ProducerIds(producer_ids.allocate_producer_ids)
         self._clock = clock
         self._machine = TransactionMachine(settings)
-        self._markers = MarkerWriter(partitions, cluster, clock)
+        self._markers = MarkerWriter(partitions, cluster, clock, remote)
+        self._remote = remote
+        self._cluster = cluster
+        self._node_id = partitions.node_id
         self._coordinators = Coordinators(TRANSACTIONS_TOPIC, partitions, cluster, self._host)
 
     # The life of coordinators.
@@ -150,11 +156,18 @@ class TransactionCoordinators:
         *,
         add: bool,
     ) -> Deferred[None] | None:
-        """Whether a transactional batch may be appended.
+        """Whether a transactional batch may be appended, wherever its coordinator is.
 
         None: yes, and the coordinator has the partitions. Deferred: when it has. Refused, now or by
         the Deferred; with TRANSACTION_ABORTABLE for a partition that was never added.
         """
+        coordinator = self._other_coordinator(transactional_id)
+        if coordinator is not None:
+            reply: Deferred[None] = Deferred()
+            producer = ProducerIdentity(producer_id, producer_epoch)
+            question = Question(transactional_id, producer, partitions, not add, reply)
+            self._remote.ask(coordinator, question)
+            return reply
         verified = self.add_partitions(
             transactional_id,
             ProducerIdentity(producer_id, producer_epoch),
@@ -170,6 +183,14 @@ class TransactionCoordinators:
         if failure is not None:
             raise failure
         return None
+
+    def _other_coordinator(self, transactional_id: str) -> NodeId | None:
+        """The other broker that coordinates it; None: this one does, or none."""
+        topic = self._cluster.topic(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return None
+        leader = topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
+        return None if leader in (-1, self._node_id) else leader
 
     # Between the machines and the partitions.
 

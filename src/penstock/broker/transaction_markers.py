@@ -1,4 +1,4 @@
-"""Writing the outcome of transactions into the partitions of this broker.
+"""Writing the outcome of transactions into their partitions, here and on other brokers.
 
 A marker counts as written when it is committed, or when its partition no longer exists. Everything
 else is left for another try, by the coordinator that wants the marker written.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.remote_transactions import SentMarker
 from penstock.errors import ErrorCode, Refused
+from penstock.model import NodeId
 from penstock.protocol.control_records import Marker, build_marker
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.broker.broker import ClusterView
     from penstock.broker.partition import OnCommitted, Partition
     from penstock.broker.partitions import Partitions
+    from penstock.broker.remote_transactions import RemoteTransactions
     from penstock.model import Millis, Moment, TopicPartition
 
 logger: Final = logging.getLogger(__name__)
@@ -51,10 +54,12 @@ class MarkerWriter:
         partitions: Partitions,
         cluster: ClusterView,
         clock: Callable[[], Moment],
+        remote: RemoteTransactions,
     ) -> None:
         self._partitions = partitions
         self._cluster = cluster
         self._clock = clock
+        self._remote = remote
         # Appended and not committed yet: a coordinator that asks again must not append again
         self._uncommitted: set[tuple[TopicPartition, Marker]] = set()
         self._logged: set[TopicPartition] = set()  # one line per partition until it works again
@@ -90,12 +95,14 @@ class MarkerWriter:
         on_done: Callable[[TopicPartition], None],
     ) -> None:
         partition = self._partitions.find(*target)
-        if partition is None:
-            if self._is_deleted(target):
-                on_done(target)
-            return
         key = (target, marker)
+        if partition is None and self._is_deleted(target):
+            on_done(target)
+            return
         if key in self._uncommitted:
+            return
+        if partition is None or not partition.is_leader:
+            self._send_to_leader(key, on_done)
             return
 
         def on_committed(refusal: Refused | None) -> None:
@@ -113,6 +120,23 @@ class MarkerWriter:
                 on_done(target)  # a newer epoch of the producer ended this transaction there
         else:
             self._logged.discard(target)
+
+    def _send_to_leader(
+        self, key: tuple[TopicPartition, Marker], on_done: Callable[[TopicPartition], None]
+    ) -> None:
+        target, marker = key
+        topic = self._cluster.topic(target.topic)
+        leader = NodeId(-1) if topic is None else topic.partitions[target.partition].leader
+        if leader in (-1, self._partitions.node_id):
+            return
+
+        def on_reply(code: ErrorCode | None) -> None:
+            self._uncommitted.discard(key)
+            if code in (ErrorCode.none, ErrorCode.invalid_producer_epoch):
+                on_done(target)
+
+        self._uncommitted.add(key)
+        self._remote.write_marker(leader, SentMarker(marker, target, on_reply))
 
     def _is_deleted(self, target: TopicPartition) -> bool:
         """A deleted partition needs no marker; one that is only offline does."""

@@ -12,7 +12,6 @@ import logging
 import random
 import secrets
 import signal
-from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +38,7 @@ from penstock.broker.partitions import Partitions
 from penstock.broker.quorum.membership import QuorumMembership, start_quorum
 from penstock.broker.quotas import Quotas
 from penstock.broker.registration_file import boot_id, previous_epoch, save_registration
+from penstock.broker.remote_transactions import RemoteTransactions
 from penstock.broker.replication.follower_sessions import FollowerSessions
 from penstock.broker.replication.in_sync_changes import InSyncChanges
 from penstock.broker.replication.replicas import Replicas
@@ -92,6 +92,7 @@ class RunningBroker:
     client: ControllerClient
     in_sync_changes: InSyncChanges
     replicas: Replicas
+    remote_transactions: RemoteTransactions
     transactions: TransactionCoordinators
     groups: GroupCoordinators
     broker: Broker
@@ -174,12 +175,14 @@ class RunningBroker:
             clock=clocks.steady,
             lag_max_ms=self.partitions.replica_settings.lag_max_ms,
         )
+        self.remote_transactions = RemoteTransactions(self.links, self.image)
         self.transactions = broker.transactions = TransactionCoordinators(
             partitions=self.partitions,
             cluster=self.image,
             producer_ids=self.client,
             settings=view(TransactionSettings, settings.values),
             clock=clocks.moment,
+            remote=self.remote_transactions,
         )
         self.groups = broker.groups = GroupCoordinators(
             partitions=self.partitions,
@@ -311,6 +314,7 @@ class RunningBroker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._worker.stop()
         self.transactions.close()
+        self.remote_transactions.close()
         self.controller.close()
         self.in_sync_changes.close()
         self.replicas.close()

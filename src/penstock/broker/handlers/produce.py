@@ -66,8 +66,8 @@ class _Write:
         "end_offset",
         "header",
         "index",
+        "is_stale",
         "leader_epoch",
-        "markers_seen",
         "must_open",
         "partition",
         "result",
@@ -82,7 +82,7 @@ class _Write:
     def __init__(self, index: int) -> None:
         self.index = index
         self.end_offset = Offset(0)
-        self.markers_seen = -1
+        self.is_stale: bool = True  # what the coordinator said of its transaction does not hold
         self.result: ProducedPartition | None = None
 
     def admit(
@@ -120,6 +120,19 @@ class _Write:
             or producer.transaction_start < 0
             or producer.producer_epoch != header.producer_epoch
         )
+
+    def watch_markers(self) -> None:
+        """From now on, a marker of the producer makes this write stale."""
+        producer_id = ProducerId(self.header.producer_id)
+        self.partition.marker_watchers.setdefault(producer_id, []).append(self)
+
+    def unwatch_markers(self) -> None:
+        """End `watch_markers`."""
+        producer_id = ProducerId(self.header.producer_id)
+        watchers = self.partition.marker_watchers[producer_id]
+        watchers.remove(self)
+        if not watchers:
+            del self.partition.marker_watchers[producer_id]
 
     def append(self, now: Millis) -> bool:
         """True: committed by that. Refused and OSError leave the log as it was."""
@@ -330,16 +343,22 @@ async def _open(context: Context, write: _Write, now: Millis) -> None:
 
 async def _verify(context: Context, request: ProduceRequest, writes: list[_Write]) -> None:
     """Ask the coordinator until its answer holds: a marker written meanwhile makes it stale."""
+    for write in writes:
+        write.watch_markers()
+    try:
+        await _verify_watched(context, request, writes)
+    finally:
+        for write in writes:
+            write.unwatch_markers()
+
+
+async def _verify_watched(context: Context, request: ProduceRequest, writes: list[_Write]) -> None:
     for _ in range(VERIFY_TRIES_MAX):
-        stale = [
-            write
-            for write in writes
-            if write.is_unverified and write.markers_seen != write.partition.markers_written
-        ]
+        stale = [write for write in writes if write.is_unverified and write.is_stale]
         if not stale:
             return
         for write in stale:
-            write.markers_seen = write.partition.markers_written
+            write.is_stale = False
         try:
             await _ask_coordinator(context, request, stale)
         except Refused as refusal:

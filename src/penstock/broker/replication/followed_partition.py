@@ -70,7 +70,6 @@ class FollowedPartition:
         self.phase: FollowerPhase = FollowerPhase.FETCHING
         self._on_ready = on_ready  # it may be fetched again
         self._clock = clock
-        self._asked: FetchState | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -86,9 +85,8 @@ class FollowedPartition:
         """Whether it may be fetched now."""
         return self.phase is FollowerPhase.FETCHING
 
-    def next_fetch(self) -> FetchPartition:
+    def describe_fetch(self, state: FetchState) -> FetchPartition:
         """What to request of the leader."""
-        self._asked = state = self._state()
         return FetchPartition(
             self.partition.topic_partition.partition,
             current_leader_epoch=state.leader_epoch,
@@ -98,7 +96,9 @@ class FollowedPartition:
             partition_max_bytes=PARTITION_BYTES_MAX,
         )
 
-    def _state(self) -> FetchState:
+    @property
+    def state(self) -> FetchState:
+        """Where the next fetch starts."""
         log = self.partition.log
         last_epoch = log.epochs.epoch_at(Offset(log.end_offset - 1))
         if log.end_offset <= log.start_offset:
@@ -109,14 +109,14 @@ class FollowedPartition:
 
     # A response.
 
-    def on_fetched(self, row: FetchedPartition) -> None:
-        """Carry out what follows from the leader's response."""
-        if self._is_closed or self._asked is None or not self.is_fetching:
+    def on_fetched(self, row: FetchedPartition, asked: FetchState) -> None:
+        """Carry out what follows from the leader's response to a fetch."""
+        if self._is_closed or not self.is_fetching:
             return
         records = row.records or b""
         diverging = row.diverging_epoch
         fetched = Fetched(
-            self._asked,
+            asked,
             row.error_code,
             Offset(row.high_watermark),
             Offset(row.log_start_offset),
@@ -126,7 +126,7 @@ class FollowedPartition:
             has_records=len(records) > 0,
         )
         log = self.partition.log
-        step = decide_response(self._state(), log.high_watermark, fetched, self._end_of_epoch)
+        step = decide_response(self.state, log.high_watermark, fetched, self._end_of_epoch)
         match step:
             case Append():
                 self._append(records, step.high_watermark, step.log_start_offset)

@@ -93,7 +93,7 @@ class FollowerPosition:
             self.partition.followers.remove(self)
         self.partition = None
 
-    # Implements `partition.FollowerListener`.
+    # Implements `partition_ports.FollowerListener`.
 
     def on_appended(self) -> None:
         if not self.is_answered:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.broker_links import Purpose
 from penstock.errors import ErrorCode, Refused
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.broker.broker_links import BrokerLinks
     from penstock.broker.partition import Partition
     from penstock.broker.replication.followed_partition import FollowedPartition
+    from penstock.consensus.replica.follower import FetchState
     from penstock.link.aio import AsyncLink
     from penstock.link.settings import Address
     from penstock.model import NodeId
@@ -44,6 +45,13 @@ VERSION_MIN: Final = 15  # with the epoch of the fetching broker
 _LAST_EPOCH: Final = 2**31 - 1
 
 PartitionKey = tuple[bytes, int]  # topic id, index
+
+
+class _InFlight(NamedTuple):
+    """A fetch without a response yet, and the partitions that it names."""
+
+    response: asyncio.Future[FetchResponse]
+    named: dict[PartitionKey, tuple[FollowedPartition, FetchState]]
 
 
 class ReplicaFetcher:
@@ -65,7 +73,9 @@ class ReplicaFetcher:
         self._removed: dict[PartitionKey, None] = {}
         self._session_id = self._session_epoch = 0
         self._link: AsyncLink | None = None
-        self._in_flight: deque[asyncio.Future[FetchResponse]] = deque()
+        self._in_flight: deque[_InFlight] = deque()
+        # What each partition asked for last, as of the last response
+        self._asked: dict[PartitionKey, tuple[FollowedPartition, FetchState]] = {}
         self._has_work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -87,6 +97,7 @@ class ReplicaFetcher:
         if self._followed.get(key) is followed:
             del self._followed[key]
             self._changed.pop(key, None)
+            self._asked.pop(key, None)
             self._removed[key] = None
 
     def close(self) -> None:
@@ -120,13 +131,14 @@ class ReplicaFetcher:
             self._link = await self._links.connect(address, Purpose.REPLICA_FETCH)
         if not self._in_flight:
             self._send(self._link)
-        future = self._in_flight[0]
+        fetch = self._in_flight[0]
         async with asyncio.timeout(TIMEOUT_MS / 1000):
-            response = await asyncio.shield(future)
+            response = await asyncio.shield(fetch.response)
         self._in_flight.popleft()
         if response.error_code != ErrorCode.none:
             raise Refused(response.error_code, "the session ended")
         self._session_id = response.session_id
+        self._asked.update(fetch.named)
         self._on_response(response)
 
     def _send_another(self) -> None:
@@ -138,8 +150,12 @@ class ReplicaFetcher:
 
     def _send(self, link: AsyncLink) -> None:
         topics: dict[bytes, list[FetchPartition]] = {}
+        named = {}
         for key in self._changed:
-            topics.setdefault(key[0], []).append(self._followed[key].next_fetch())
+            followed = self._followed[key]
+            state = followed.state
+            named[key] = followed, state
+            topics.setdefault(key[0], []).append(followed.describe_fetch(state))
         removed: dict[bytes, list[int]] = {}
         for topic, index in self._removed:
             removed.setdefault(topic, []).append(index)
@@ -155,13 +171,15 @@ class ReplicaFetcher:
             replica=self._replica,
         )
         self._session_epoch = 1 if self._session_epoch == _LAST_EPOCH else self._session_epoch + 1
-        self._in_flight.append(link.start(request_of(FETCH, request, version_min=VERSION_MIN)))
+        response = link.start(request_of(FETCH, request, version_min=VERSION_MIN))
+        self._in_flight.append(_InFlight(response, named))
 
     def _start_over(self) -> None:
         """The next fetch opens a new session, with every partition that is ready."""
-        for future in self._in_flight:
-            future.cancel()
+        for fetch in self._in_flight:
+            fetch.response.cancel()
         self._in_flight.clear()
+        self._asked.clear()
         if self._link is not None:
             self._link.abort()
         self._link = None
@@ -175,9 +193,9 @@ class ReplicaFetcher:
         for topic, rows in response.topics:
             assert isinstance(topic, bytes)
             for row in rows:
-                followed = self._followed.get((topic, row.partition))
-                if followed is not None:
-                    followed.on_fetched(row)
+                asked = self._asked.get((topic, row.partition))
+                if asked is not None and self._followed.get((topic, row.partition)) is asked[0]:
+                    asked[0].on_fetched(row, asked[1])
 
 
 def key_of(partition: Partition) -> PartitionKey:
