@@ -1,6 +1,8 @@
 """The settings of a node."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,3 +191,70 @@ def test_an_ipv6_address_is_in_brackets_before_a_port(tmp_path: Path) -> None:
     assert (settings.host, settings.kafka_port) == ("::1", 9092)
     assert (settings.shown_host, settings.shown_port(9092)) == ("fd00::7", 19092)
     assert HttpOptions("k:9092", host="::1").shown_host == "[::1]"
+
+
+VOTERS = "1@127.0.0.1:19092,2@127.0.0.1:19093,3@127.0.0.1:19094"
+
+
+def test_a_voter_listens_at_its_own_entry_and_keeps_three_copies(tmp_path: Path) -> None:
+    settings = node_settings(folder=tmp_path, node_id=2, voters=VOTERS, rack="b")
+    assert (settings.host, settings.kafka_port, settings.node_id) == ("127.0.0.1", 19093, 2)
+    assert (settings.shown_host, settings.shown_port(19093)) == ("127.0.0.1", 19093)
+    assert settings.voters == (
+        (1, "127.0.0.1", 19092),
+        (2, "127.0.0.1", 19093),
+        (3, "127.0.0.1", 19094),
+    )
+    assert (settings.rack, settings.join) == ("b", ())
+    assert settings.values.integer("default.replication.factor") == 3
+    assert settings.values.integer("min.insync.replicas") == 2
+
+
+def test_what_is_given_wins_over_the_defaults_of_a_cluster(tmp_path: Path) -> None:
+    settings = node_settings(
+        folder=tmp_path, node_id=1, voters=VOTERS, given={"min.insync.replicas": "1"}
+    )
+    assert settings.values.integer("min.insync.replicas") == 1
+    two = node_settings(folder=tmp_path, node_id=1, voters="1@h:1,2@h:2", insecure=True)
+    assert two.values.integer("default.replication.factor") == 1
+
+
+def test_a_voter_may_listen_elsewhere_than_others_connect_to(tmp_path: Path) -> None:
+    settings = node_settings(
+        folder=tmp_path, node_id=1, voters="1@public:443,2@h:2,3@h:3", host="127.0.0.1",
+        kafka_port=9092,
+    )  # fmt: skip
+    assert (settings.host, settings.kafka_port) == ("127.0.0.1", 9092)
+    assert (settings.shown_host, settings.shown_port(9092)) == ("public", 443)
+
+
+def test_a_broker_that_joins_names_servers_and_itself(tmp_path: Path) -> None:
+    settings = node_settings(folder=tmp_path, node_id=4, join="127.0.0.1:19092,[::1]:9")
+    assert settings.join == (("127.0.0.1", 19092), ("::1", 9))
+    assert (settings.node_id, settings.voters) == (4, ())
+    assert settings.values.integer("default.replication.factor") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"node_id": 4, "voters": VOTERS}, "broker 4 is not among --voters, which lists 1, 2, 3"),
+        ({"voters": VOTERS}, "add --id"),
+        ({"join": "127.0.0.1:1"}, "add --id"),
+        ({"node_id": 1, "voters": VOTERS, "join": "127.0.0.1:1"}, "exclude each other"),
+        ({"node_id": 1, "voters": "1@127.0.0.1"}, "is not ID@HOST:PORT"),
+        ({"node_id": 1, "voters": "127.0.0.1:9092"}, "is not ID@HOST:PORT"),
+        ({"node_id": 1, "voters": "1@127.0.0.1:70000"}, "is not ID@HOST:PORT"),
+        ({"node_id": 1, "voters": "1@127.0.0.1:1,1@127.0.0.1:2"}, "an id of its own"),
+        ({"node_id": 1, "voters": "1@127.0.0.1:1,2@127.0.0.1:1"}, "an address of its own"),
+        ({"node_id": 1, "voters": VOTERS, "kafka_port": 0}, "does not go with --voters"),
+        ({"node_id": 2, "join": "127.0.0.1:port"}, "is not host:port"),
+        ({"node_id": 1, "voters": "1@10.0.0.1:9092"}, "add --insecure"),
+        ({"cluster_id": "two words"}, "--cluster-id 'two words'"),
+    ],
+)
+def test_options_of_a_cluster_that_cannot_be_are_refused(
+    tmp_path: Path, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(InvalidSettingsError, match=re.escape(reason)):
+        node_settings(folder=tmp_path, **options)

@@ -9,20 +9,30 @@ from penstock.cli.broker_options import broker_options
 from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.cli.options import (
     Advertise,
+    BrokerId,
     BrokerSettings,
+    ClusterId,
     ConfigFile,
     Folder,
     Host,
     Insecure,
+    Join,
     KafkaPort,
     LogLevel,
     LogLevelOption,
+    Rack,
     ReadyAsJson,
+    Voters,
 )
 from penstock.node.broker_process import run
 
 
 def broker(
+    node_id: BrokerId = None,
+    voters: Voters = None,
+    join: Join = None,
+    cluster_id: ClusterId = None,
+    rack: Rack = None,
     folder: Folder = None,
     kafka_port: KafkaPort = None,
     host: Host = None,
@@ -33,10 +43,14 @@ def broker(
     as_json: ReadyAsJson = False,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
-    """Run one broker in the foreground until SIGTERM or Ctrl-C."""
+    """Run one broker in the foreground until SIGTERM or Ctrl-C.
+
+    Alone, as a voter of a new cluster (--voters), or as a further broker of a cluster (--join).
+    """
     options = broker_options(
         folder, kafka_port=kafka_port, host=host, advertise=advertise, config=config,
-        settings=settings, insecure=insecure, log_level=log_level,
+        settings=settings, insecure=insecure, log_level=log_level, node_id=node_id,
+        voters=voters, join=join, cluster_id=cluster_id, rack=rack,
     )  # fmt: skip
 
     def announce(started: dict[str, Any]) -> None:

@@ -18,6 +18,11 @@ def broker_options(
     ephemeral: bool = False,
     quick: bool = False,
     insecure: bool = False,
+    node_id: int | None = None,
+    voters: str | None = None,
+    join: str | None = None,
+    cluster_id: str | None = None,
+    rack: str | None = None,
 ) -> BrokerOptions:
     """As `penstock up` and `penstock broker` take them."""
     return BrokerOptions(
@@ -31,4 +36,9 @@ def broker_options(
         quick=quick,
         insecure=insecure,
         log_level=log_level.value,
+        node_id=node_id,
+        voters=voters,
+        join=join,
+        cluster_id=cluster_id,
+        rack=rack,
     )

@@ -83,6 +83,25 @@ KafkaConfig = Annotated[
         help="Properties file with what the cluster requires of clients: TLS, login.",
     ),
 ]
+BrokerId = Annotated[
+    int | None, typer.Option("--id", min=0, help="Number of this broker in its cluster.")
+]
+Voters = Annotated[
+    str | None,
+    typer.Option(
+        help="Voters of a new cluster, this broker among them: 1@HOST:PORT,2@HOST:PORT,... "
+        "Its own entry is the default of --host, --kafka-port and --advertise."
+    ),
+]
+Join = Annotated[
+    str | None,
+    typer.Option(help="Brokers of a cluster that this one joins, without a vote: HOST:PORT,..."),
+]
+ClusterId = Annotated[
+    str | None,
+    typer.Option(help="Id of a new cluster, equal on all its brokers.", show_default="random"),
+]
+Rack = Annotated[str | None, typer.Option(help="Rack of this broker; replicas go to several.")]
 
 
 class LogLevel(StrEnum):

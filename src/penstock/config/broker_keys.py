@@ -26,6 +26,10 @@ SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 OFFSETS_MONOTONIC: Final = "penstock.offsets.monotonic"
 
+# For a new cluster with this many voters: the loss of one broker costs nothing.
+CLUSTER_VOTERS_MIN: Final = 3
+CLUSTER_DEFAULTS: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+
 GROUP_KEYS: Final = key_table(
     Key(
         name=SESSION_TIMEOUT, value_type=ValueType.INT, default=45_000, minimum=1,

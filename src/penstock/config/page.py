@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.config.broker_keys import BROKER_KEYS, GROUP_KEYS
+from penstock.config.broker_keys import (
+    BROKER_KEYS,
+    CLUSTER_DEFAULTS,
+    CLUSTER_VOTERS_MIN,
+    GROUP_KEYS,
+)
 from penstock.config.key_rows import INT_MAX, LONG_MAX, Key, Value
 from penstock.config.topic_keys import TOPIC_KEYS
 
@@ -26,9 +31,11 @@ def configuration_page() -> str:
     """The whole page."""
     topic = "Set with `penstock topic create -c`, `penstock topic alter -c`, or any admin client."
     group = "Set with any admin client, for the resource type `GROUP`."
+    cluster = ", ".join(f"`{key}` {value}" for key, value in CLUSTER_DEFAULTS.items())
     broker = (
         'Set at start. Those marked "at run time" can also be changed while the broker runs, for '
-        "one broker or for all brokers."
+        "one broker or for all brokers. A broker that is started with "
+        f"{CLUSTER_VOTERS_MIN} or more `--voters` has other defaults: {cluster}."
     )
     return "\n".join(
         (

@@ -34,6 +34,11 @@ class BrokerOptions:
     quick: bool = False
     insecure: bool = False  # may listen on addresses that other machines reach
     log_level: str = "INFO"
+    node_id: int | None = None
+    voters: str | None = None  # of a new cluster: 1@host:port,2@host:port
+    join: str | None = None  # a cluster that this broker joins: host:port,host:port
+    cluster_id: str | None = None  # of a new cluster
+    rack: str | None = None
 
     def to_json(self) -> str:
         """The argument of the process."""
@@ -59,6 +64,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
     # Where hypothesis is installed, kio prepares its types for it: a third of the start-up time.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # None: cannot be imported
     logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
+    from penstock.broker.lifecycle import WrongClusterError
     from penstock.errors import Malformed
     from penstock.log import LogDirectoryError
     from penstock.node.listen_address import CannotListenError, bracketed, raise_file_limit
@@ -78,7 +84,13 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
                     stop_with_parent()
 
             run_broker(settings, on_ready)
-    except (InvalidSettingsError, CannotListenError, LogDirectoryError, Malformed) as error:
+    except (
+        InvalidSettingsError,
+        CannotListenError,
+        LogDirectoryError,
+        WrongClusterError,
+        Malformed,
+    ) as error:
         announce({"error": str(error)})
         return 1
     except OSError as error:
@@ -100,6 +112,11 @@ def _settings(options: BrokerOptions, folder: Path | None) -> Any:
         given=options.settings,
         quick=options.quick,
         insecure=options.insecure,
+        node_id=options.node_id,
+        voters=options.voters,
+        join=options.join,
+        cluster_id=options.cluster_id,
+        rack=options.rack,
     )
     warn_if_exposed(settings.host)
     return settings

@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.broker.settings import BrokerSettings, NetworkSettings
-from penstock.config.broker_keys import BROKER_KEYS, broker_values
+from penstock.config.broker_keys import (
+    BROKER_KEYS,
+    CLUSTER_DEFAULTS,
+    CLUSTER_VOTERS_MIN,
+    broker_values,
+)
 from penstock.config.resolve import Layers, Values, view
 from penstock.coordination.controller.settings import ControllerSettings
 from penstock.errors import Refused
-from penstock.link.settings import Address
+from penstock.link.settings import Address, read_bootstrap
 from penstock.model import NodeId
 from penstock.node.addresses import KAFKA_PORT, LOCALHOST
 from penstock.node.listen_address import NotAllowedError, check_exposure
@@ -26,6 +31,8 @@ PORT_LAST: Final = 65535
 QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}
 
 
+_VOTER: Final = re.compile(r"(?P<id>\d+)@(?P<host>[^@\s]+):(?P<port>\d+)")
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONTINUED: Final = re.compile(r"\\\n[ \t]*")
 _ROW: Final = re.compile(r"(?P<key>[^#!=:\s][^=:\s]*)\s*[=:]?\s*(?P<value>.*)")
 _SECURITY: Final = re.compile(
@@ -87,41 +94,129 @@ def node_settings(
     given: Mapping[str, str] | None = None,
     quick: bool = False,
     insecure: bool = False,
+    node_id: int | None = None,
+    voters: str | None = None,
+    join: str | None = None,
+    cluster_id: str | None = None,
+    rack: str | None = None,
 ) -> NodeSettings:
     """Merge and check the settings of all sources; InvalidSettingsError says what to change.
 
     `insecure` allows an address that other machines reach, although there is no authentication.
     """
+    quorum, servers = _quorum(voters, join)
     in_file = {} if properties is None else _checked(_read(properties), f"{properties.name}: ")
-    static = {**(QUICK if quick else {}), **in_file, **_checked(given or {})}
-    listener_host, listener_port = _listener(static)
+    defaults = {**(QUICK if quick else {}), **_cluster_defaults(quorum)}
+    static = {**defaults, **in_file, **_checked(given or {})}
+    static |= {} if node_id is None else _checked({"node.id": str(node_id)})
+    static |= {} if rack is None else {"broker.rack": rack}
+    own = _own_voter(static, quorum, servers)
+    listener_host, listener_port = _listener(static, own)
     port = kafka_port if kafka_port is not None else listener_port
+    if own is not None and port == 0:
+        raise InvalidSettingsError(
+            "--kafka-port 0 does not go with --voters: the others connect to the port in it"
+        )
     if not 0 <= port <= PORT_LAST:
         raise InvalidSettingsError(f"{port} is not a port: use 0 (any free port) to {PORT_LAST}")
     shown_host, shown_port = _advertised(static) if advertised is None else _address(advertised)
+    if own is not None and shown_host is None:
+        shown_host, shown_port = own.host, own.port
     chosen_host = host or listener_host
     try:
         check_exposure("broker", chosen_host, shown_host, insecure=insecure)
     except NotAllowedError as reason:
         raise InvalidSettingsError(str(reason)) from None
-    node_id = static.get("node.id", static.get("broker.id", "1"))
-    folders = [name.strip() for name in static.get("log.dirs", "").split(",") if name.strip()]
-    if folder is None and len(folders) > 1:
-        raise InvalidSettingsError("log.dirs names several folders; one is supported")
-    chosen = folder or (Path(folders[0]) if folders else DEFAULT_FOLDER)
-    chosen = chosen.expanduser().absolute()
+    known_id = static.get("node.id", static.get("broker.id", "1"))
+    chosen = _folder(folder, static)
     # Wherever they came from, DescribeConfigs shows these as static settings.
-    static |= {"node.id": node_id, "broker.id": node_id, "log.dirs": str(chosen)}
+    static |= {"node.id": known_id, "broker.id": known_id, "log.dirs": str(chosen)}
     return NodeSettings(
         folder=chosen,
-        node_id=NodeId(int(node_id)),
+        node_id=NodeId(int(known_id)),
         host=chosen_host,
         kafka_port=port,
         advertised_host=shown_host,
         advertised_port=shown_port,
         rack=static.get("broker.rack"),
+        voters=quorum,
+        join=servers,
+        cluster_id=None if cluster_id is None else _checked_cluster_id(cluster_id),
         static=static,
     )
+
+
+def _folder(given: Path | None, static: Mapping[str, str]) -> Path:
+    folders = [name.strip() for name in static.get("log.dirs", "").split(",") if name.strip()]
+    if given is None and len(folders) > 1:
+        raise InvalidSettingsError("log.dirs names several folders; one is supported")
+    chosen = given or (Path(folders[0]) if folders else DEFAULT_FOLDER)
+    return chosen.expanduser().absolute()
+
+
+def _quorum(
+    voters: str | None, join: str | None
+) -> tuple[tuple[VoterAddress, ...], tuple[Address, ...]]:
+    """The voters of a new cluster, or servers of one to join."""
+    if voters is not None and join is not None:
+        raise InvalidSettingsError(
+            "--voters and --join exclude each other: a new cluster has voters, and a broker that "
+            "joins a cluster gets its vote with `penstock cluster voters add`"
+        )
+    try:
+        servers = () if join is None else read_bootstrap(join)
+    except Refused as refusal:
+        raise InvalidSettingsError(f"--join {join}: {refusal.message}") from None
+    return (() if voters is None else _voters(voters)), servers
+
+
+def _voters(text: str) -> tuple[VoterAddress, ...]:
+    voters = []
+    for entry in text.split(","):
+        match = _VOTER.fullmatch(entry.strip())
+        if match is None or not 0 < int(match["port"]) <= PORT_LAST:
+            raise InvalidSettingsError(
+                f"--voters: {entry.strip()!r} is not ID@HOST:PORT, as in 1@10.0.0.1:9092"
+            )
+        voters.append(
+            VoterAddress(NodeId(int(match["id"])), match["host"].strip("[]"), int(match["port"]))
+        )
+    if len({voter.node_id for voter in voters}) < len(voters):
+        raise InvalidSettingsError(f"--voters {text}: every voter has an id of its own")
+    if len({voter[1:] for voter in voters}) < len(voters):
+        raise InvalidSettingsError(f"--voters {text}: every voter has an address of its own")
+    return tuple(voters)
+
+
+def _own_voter(
+    static: Mapping[str, str], voters: Sequence[VoterAddress], join: Sequence[Address]
+) -> VoterAddress | None:
+    """This broker's entry among the voters; None without any."""
+    node_id = static.get("node.id", static.get("broker.id"))
+    if (voters or join) and node_id is None:
+        raise InvalidSettingsError("a broker of a cluster needs a number of its own: add --id")
+    if not voters:
+        return None
+    for voter in voters:
+        if str(voter.node_id) == node_id:
+            return voter
+    listed = ", ".join(str(voter.node_id) for voter in voters)
+    raise InvalidSettingsError(
+        f"broker {node_id} is not among --voters, which lists {listed}: add it, or start this "
+        "broker with --join"
+    )
+
+
+def _cluster_defaults(voters: Sequence[VoterAddress]) -> dict[str, str]:
+    return CLUSTER_DEFAULTS if len(voters) >= CLUSTER_VOTERS_MIN else {}
+
+
+def _checked_cluster_id(cluster_id: str) -> str:
+    if _CLUSTER_ID.fullmatch(cluster_id) is None:
+        raise InvalidSettingsError(
+            f"--cluster-id {cluster_id!r}: use 1 to 64 ASCII letters, digits, '_' and '-'"
+        )
+    return cluster_id
 
 
 def _read(properties: Path) -> dict[str, str]:
@@ -169,11 +264,11 @@ def _unknown(names: Sequence[str]) -> str:
     return f"{message}. Remove {them}; docs/configuration.md lists all settings"
 
 
-def _listener(static: Mapping[str, str]) -> tuple[str, int]:
-    """Host and port of the first listener without TLS and SASL."""
+def _listener(static: Mapping[str, str], own: VoterAddress | None) -> tuple[str, int]:
+    """Host and port of the first listener without TLS and SASL; else of its entry as a voter."""
     given = static.get("listeners", "").strip()
     if not given:
-        return LOCALHOST, KAFKA_PORT
+        return (LOCALHOST, KAFKA_PORT) if own is None else (own.host, own.port)
     addresses = []
     for entry in given.split(","):
         name, separator, address = entry.strip().partition("://")
