@@ -20,7 +20,8 @@ from penstock.gateway.errors import (
 )
 from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.json_responses import error_response
-from penstock.gateway.routes import fetching, health, topics
+from penstock.gateway.produce.gateway_producer import GatewayProducer
+from penstock.gateway.routes import fetching, health, producing, topics
 from penstock.http.body_types import JSON, METHODS_WITH_BODY, refused_type
 from penstock.http.site import App, HttpService, Receive, Scope, Send, refuse
 from penstock.serde.errors import ClientError
@@ -46,6 +47,7 @@ def build(node: GatewayNode, routers: Sequence[APIRouter] = ()) -> FastAPI:
         health.checking(node),
         topics.describing(node),
         topics.changing(node),
+        producing.producing(node, GatewayProducer(node)),
         fetching.fetching(node),
         *routers,
     ):

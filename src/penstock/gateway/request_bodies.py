@@ -35,6 +35,7 @@ def body_too_large(bytes_max: int) -> GatewayError:
 def read_json(body: bytes, kind: type[T]) -> T:
     """A body as a document of a type; 400 says what is wrong and where."""
     try:
+        body.decode()  # values that are passed on as they are must be text too
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise bad_request(f"the body is not as expected: {error}", "invalid_body") from None

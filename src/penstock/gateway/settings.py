@@ -17,9 +17,12 @@ class SettingRow(NamedTuple):
 
 ROWS: Final = (
     SettingRow("body_bytes_max", 16 << 20, "Largest body of a request."),
+    SettingRow("records_max", 10_000, "Most records in one produce request."),
     SettingRow("fetch_bytes_max", 16 << 20, "Most bytes of records that one fetch returns."),
     SettingRow("wait_ms_max", 60_000, "Longest time that a request may wait for events."),
     SettingRow("requests_max", 1_000, "Most requests of the gateway at a time."),
+    SettingRow("idempotency_ms", 24 * 3600 * 1000, "How long an idempotency key is remembered."),
+    SettingRow("keys_max", 200_000, "Most idempotency keys that are remembered."),
 )
 
 
@@ -30,9 +33,12 @@ class GatewaySettings:
     kafka: Mapping[str, str]  # properties of a Kafka client, the bootstrap servers included
     registry_url: str
     body_bytes_max: int
+    records_max: int
     fetch_bytes_max: int
     wait_ms_max: int
     requests_max: int
+    idempotency_ms: int
+    keys_max: int
 
 
 def gateway_settings(
