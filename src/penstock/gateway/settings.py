@@ -20,6 +20,9 @@ ROWS: Final = (
     SettingRow("records_max", 10_000, "Most records in one produce request."),
     SettingRow("fetch_bytes_max", 16 << 20, "Most bytes of records that one fetch returns."),
     SettingRow("wait_ms_max", 60_000, "Longest time that a request may wait for events."),
+    SettingRow("streams_per_client_max", 2_000, "Most streams of one client address."),
+    SettingRow("stream_in_flight_bytes_max", 256 << 10, "Most bytes in flight of one stream."),
+    SettingRow("stream_cache_bytes_max", 64 << 20, "Most bytes of events kept for streams."),
     SettingRow("requests_max", 1_000, "Most requests of the gateway at a time."),
     SettingRow("idempotency_ms", 24 * 3600 * 1000, "How long an idempotency key is remembered."),
     SettingRow("keys_max", 200_000, "Most idempotency keys that are remembered."),
@@ -36,6 +39,9 @@ class GatewaySettings:
     records_max: int
     fetch_bytes_max: int
     wait_ms_max: int
+    streams_per_client_max: int
+    stream_in_flight_bytes_max: int
+    stream_cache_bytes_max: int
     requests_max: int
     idempotency_ms: int
     keys_max: int

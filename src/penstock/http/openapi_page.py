@@ -5,7 +5,7 @@ The page needs no script, font or file from other servers, so it works without a
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -47,8 +47,14 @@ th, td { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0;
 ROOTS: Final = frozenset((b"docs", b"openapi.json"))
 
 
-def reference(documents: Sequence[Callable[[], _Document]]) -> Starlette:
-    """The page and the document, made on the first request from those of all services."""
+def reference(
+    documents: Sequence[Callable[[], _Document]],
+    others: Mapping[str, Callable[[], _Document]] | None = None,
+) -> Starlette:
+    """The page and the document, made on the first request from those of all services.
+
+    `others` are documents that OpenAPI has no place for, by path.
+    """
     made: list[tuple[_Document, str]] = []
 
     def document_and_page() -> tuple[_Document, str]:
@@ -64,8 +70,19 @@ def reference(documents: Sequence[Callable[[], _Document]]) -> Starlette:
         return JSONResponse(document_and_page()[0])
 
     return Starlette(
-        routes=[Route("/docs", read_page), Route("/openapi.json", read_document)],
+        routes=[
+            Route("/docs", read_page),
+            Route("/openapi.json", read_document),
+            *(Route(path, _reading(make)) for path, make in (others or {}).items()),
+        ],
     )
+
+
+def _reading(make: Callable[[], _Document]) -> Callable[[Request], Awaitable[Response]]:
+    async def read(_request: Request) -> Response:
+        return JSONResponse(make())
+
+    return read
 
 
 def merged(documents: Sequence[_Document]) -> _Document:

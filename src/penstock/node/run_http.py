@@ -22,11 +22,15 @@ from penstock.gateway.gateway_app import GatewayFront, gateway_service
 from penstock.gateway.gateway_app import build as build_gateway
 from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.settings import gateway_settings
+from penstock.gateway.streams.stream_hub import StreamHub
+from penstock.gateway.streams.stream_messages import websocket_schema
+from penstock.gateway.streams.stream_routes import streaming
 from penstock.http import openapi_page
 from penstock.http.guard import Guard
 from penstock.http.http_protocol import ConnectionLimits, RepeatingProtocol
 from penstock.http.openapi_page import reference
 from penstock.http.site import HttpService, Site
+from penstock.http.websocket_protocol import TransportWebSocketProtocol
 from penstock.link.settings import read_properties
 from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
@@ -44,20 +48,37 @@ BACKLOG: Final = 2048
 KEEP_ALIVE_S: Final = 75
 SWITCH_S: Final = 0.0005  # the longest that a read waits for a thread that checks schemas
 FILES_RESERVED: Final = 128  # descriptors that are not for connections of clients
+PING_S: Final = 15.0
+MESSAGE_BYTES_MAX: Final = 64 << 10  # of a client's message on a WebSocket
+_DOCUMENTS: Final = {"/docs/websocket.json": websocket_schema}
 FINISH_S: Final = 3  # for running requests when the process is stopped
 
 
 class Server(uvicorn.Server):
-    """Reports when it serves. Handles no signals: uvicorn would raise them again at its end."""
+    """Reports when it serves and before it stops.
 
-    def __init__(self, on_started: Callable[[], None], config: uvicorn.Config) -> None:
+    Handles no signals: uvicorn would raise them again at its end.
+    """
+
+    def __init__(
+        self,
+        on_started: Callable[[], None],
+        on_stopping: Callable[[], None],
+        config: uvicorn.Config,
+    ) -> None:
         super().__init__(config)
         self._on_started = on_started
+        self._on_stopping = on_stopping
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and report it."""
         await super().startup(sockets)
         self._on_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop; streams end first, because it waits for responses that are under way."""
+        self._on_stopping()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -99,8 +120,13 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         gc.freeze()  # these objects live until the end: exclude them from collections
         sys.setswitchinterval(SWITCH_S)
         front = build_registry(registry_app(), node, forwarder)
-        site = _site(options, front, gateway)
-        server = _server(front, site, _limits(options), lambda: on_ready(candidate.url))
+        streams = StreamHub(gateway)
+        site = _site(options, front, gateway, streams)
+        server = Server(
+            lambda: on_ready(candidate.url),
+            streams.end_streams,
+            _config(front, site, _limits(options)),
+        )
         await _serve_until_signal(server, listener)
     finally:
         listener.close()
@@ -122,16 +148,16 @@ def registry_app() -> FastAPI:
     )
 
 
-def _site(options: HttpOptions, front: Front, gateway: GatewayNode) -> Site:
+def _site(options: HttpOptions, front: Front, gateway: GatewayNode, streams: StreamHub) -> Site:
     """All services behind one address."""
-    gateway_app = build_gateway(gateway)
+    gateway_app = build_gateway(gateway, [streaming(streams)])
     documents = (front.app.openapi, gateway_app.openapi)
     guard = Guard(
         (options.host, options.shown_host, *options.allowed_hosts), options.allowed_origins
     )
     services = (
         HttpService(front, ROOTS, _registry_error),
-        HttpService(reference(documents), openapi_page.ROOTS, _registry_error),
+        HttpService(reference(documents, _DOCUMENTS), openapi_page.ROOTS, _registry_error),
         gateway_service(GatewayFront(gateway, gateway_app)),
     )
     return Site(services, guard, logs_access=options.logs_access)
@@ -148,25 +174,23 @@ def _limits(options: HttpOptions) -> ConnectionLimits:
     return ConnectionLimits(options.head_s, options.body_s, connections_max)
 
 
-def _server(
-    front: Front, site: Site, limits: ConnectionLimits, on_started: Callable[[], None]
-) -> Server:
+def _config(front: Front, site: Site, limits: ConnectionLimits) -> uvicorn.Config:
     protocol = partial(RepeatingProtocol, front.repeat, limits, front.closed)
-    return Server(
-        on_started,
-        uvicorn.Config(
-            site,
-            http=protocol,  # type: ignore[arg-type]  # a factory
-            proxy_headers=False,  # no service depends on the client's address behind a proxy
-            loop="none",
-            lifespan="off",
-            ws="websockets-sansio",
-            ws_per_message_deflate=False,  # up to 100 kB and twice the time per connection
-            access_log=False,
-            log_level="error",  # it warns of clients that do not speak HTTP
-            timeout_graceful_shutdown=FINISH_S,
-            timeout_keep_alive=KEEP_ALIVE_S,
-        ),
+    return uvicorn.Config(
+        site,
+        http=protocol,  # type: ignore[arg-type]  # a factory
+        proxy_headers=False,  # no service depends on the client's address behind a proxy
+        loop="none",
+        lifespan="off",
+        ws=TransportWebSocketProtocol,
+        ws_per_message_deflate=False,  # up to 100 kB and twice the time per connection
+        ws_max_size=MESSAGE_BYTES_MAX,
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=None,  # a slow client may read the ping late
+        access_log=False,
+        log_level="error",  # it warns of clients that do not speak HTTP
+        timeout_graceful_shutdown=FINISH_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )
 
 

@@ -1,0 +1,264 @@
+"""Streams of the gateway beside confluent-kafka: fan-out, latency, and readers that do not read.
+
+Fan-out: all streams are open, then events are produced; CPU is that of the HTTP process.
+Stalled streams: of a topic of 1 GB, with the memory of the process and of the kernel, and how soon
+they are served again. In flight is what the kernel reports for both ends of a connection.
+"""
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from confluent_kafka import Consumer, Producer
+
+from bench.figures import LIMIT, Figure, report
+from bench.peers import cost_of
+from bench.registry import node
+from penstock.testing.embedded import EmbeddedBroker
+
+FANS = ((1, 50_000), (100, 5_000), (1_000, 1_000))  # streams, events
+RATE = 1_000
+LATENCY_EVENTS = 10_000
+LATENCY_STREAMS = 100
+LIMIT_MS = 20.0
+STALLED = 200
+RESUMED = 50
+STALL_TOPIC_BYTES = 1 << 30
+STALL_VALUE = b'{"fill":"' + b"x" * 1000 + b'"}'
+FULL_SPEED_EVENTS = 50_000
+MIB = 1 << 20
+PAGE_BYTES = 4096
+
+
+def measure() -> Iterator[Figure]:
+    """One broker, one HTTP process."""
+    with EmbeddedBroker() as broker, node(broker.bootstrap) as (url, pid):
+        peer = consume_rate(broker.bootstrap, FANS[0][1])
+        for streams, events in FANS:
+            yield from fan_out(broker.bootstrap, url, pid, streams, events, peer)
+        yield from latency(broker.bootstrap, url)
+        yield from stalled(broker.bootstrap, url, pid)
+
+
+@contextlib.contextmanager
+def readers(url: str, streams: int, events: int, *options: str) -> Iterator[Any]:
+    """Readers in a process of their own, all open; `result()` waits for them."""
+    command = [sys.executable, "-m", "bench.stream_load", url, "--streams", str(streams)]
+    process = subprocess.Popen(
+        [*command, "--events", str(events), *options], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        assert "opened" in json.loads(process.stdout.readline())
+        stdout = process.stdout
+        yield lambda: json.loads(stdout.readline())
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def produce(bootstrap: str, topic: str, events: int, value: bytes) -> None:
+    """As fast as it goes."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
+    for _ in range(events):
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+
+
+def consume_rate(bootstrap: str, events: int) -> float:
+    """Events per second of one consumer of confluent-kafka."""
+    value = json.dumps({"n": 1, "fill": "x" * 150}).encode()
+    produce(bootstrap, "peer", events, value)
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "peer", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["peer"])
+    consumed, started_s = 0, 0.0
+    while consumed < events:
+        consumed += len(consumer.consume(1000, 1.0))
+        started_s = started_s or time.perf_counter()
+    elapsed_s = time.perf_counter() - started_s
+    consumer.close()
+    return events / elapsed_s
+
+
+def fan_out(
+    bootstrap: str, url: str, pid: int, streams: int, events: int, peer: float
+) -> Iterator[Figure]:
+    """Events appended to streams that wait."""
+    topic = f"fan-{streams}"
+    value = json.dumps({"n": 1, "fill": "x" * 150}).encode()
+    produce(bootstrap, topic, 1, value)
+    address = f"{url}/topics/{topic}/stream?offset=latest"
+    with readers(address, streams, events) as result, cost_of(pid) as cost:
+        produce(bootstrap, topic, events, value)
+        measured = result()
+    name = f"SSE to {streams} {'stream' if streams == 1 else 'streams'}"
+    delivered = measured["events"]
+    yield Figure(
+        f"{name}: events delivered", delivered / measured["seconds"], peer, "events/s",
+        note="peer: one consumer that reads what is there",
+    )  # fmt: skip
+    yield Figure(f"{name}: CPU per event", cost.cpu_seconds / delivered * 1e6, None, "us")
+
+
+def latency(bootstrap: str, url: str) -> Iterator[Figure]:
+    """From just before produce to the client, at a steady rate."""
+    topic = "steady"
+    produce(bootstrap, topic, 1, b'{"t":0}')
+    peer_ms: list[float] = []
+    stop = threading.Event()
+    arguments = (bootstrap, topic, stop, peer_ms)
+    peer = threading.Thread(target=consume_latency, args=arguments, daemon=True)
+    peer.start()
+    address = f"{url}/topics/{topic}/stream?offset=latest"
+    with readers(address, LATENCY_STREAMS, LATENCY_EVENTS, "--clock") as result:
+        time.sleep(1)
+        produce_steadily(bootstrap, topic)
+        measured = result()
+    stop.set()
+    peer.join()
+    name = f"push latency at {RATE} events/s to {LATENCY_STREAMS} streams"
+    note = f"the longest {measured['max_ms']:.1f} ms"
+    yield Figure(
+        f"{name}, p50", measured["p50_ms"], float(np.percentile(peer_ms, 50)), "ms",
+        note="peer: one consumer in the process that produces",
+    )  # fmt: skip
+    yield Figure(f"{name}, p99", measured["p99_ms"], LIMIT_MS, "ms", "<= 1.0", note, LIMIT)
+
+
+def produce_steadily(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
+    started_s = time.perf_counter()
+    for number in range(LATENCY_EVENTS):
+        due_s = started_s + number / RATE
+        while (left_s := due_s - time.perf_counter()) > 0:
+            time.sleep(left_s)
+        producer.produce(topic, b'{"t":%d,"fill":"%b"}' % (time.time_ns(), b"x" * 150))
+        producer.poll(0)
+    producer.flush()
+
+
+def consume_latency(
+    bootstrap: str, topic: str, stop: threading.Event, latencies_ms: list[float]
+) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "latency", "log_level": 0})
+    consumer.subscribe([topic])
+    while not stop.is_set():
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            sent_ns = json.loads(message.value() or b"{}").get("t", 0)
+            latencies_ms.append((time.time_ns() - sent_ns) / 1e6)
+    consumer.close()
+
+
+def stalled(bootstrap: str, url: str, pid: int) -> Iterator[Figure]:
+    """Streams that do not read, beside one that does."""
+    topic = "large"
+    produce(bootstrap, topic, STALL_TOPIC_BYTES // len(STALL_VALUE), STALL_VALUE)
+    address = f"{url}/topics/{topic}/stream?offset=earliest"
+    alone = full_speed(address)
+    before = resident_bytes(pid), kernel_bytes()
+    sockets = [connect(address) for _ in range(STALLED)]
+    wait_until_stalled(sockets[0])
+    resident = (resident_bytes(pid) - before[0]) / STALLED
+    kernel = (kernel_bytes() - before[1]) / STALLED
+    beside = full_speed(address)
+    waits_ms = [resume_ms(each) for each in sockets[:RESUMED]]
+    for each in sockets:
+        each.close()
+    note = f"process {resident / 1024:.0f} KiB, kernel {kernel / 1024:.0f} KiB (both ends)"
+    yield Figure(
+        f"memory per stalled stream, {STALLED} of them, topic of 1 GB",
+        (resident + kernel) / MIB, 1.0, "MiB", "<= 1.0", note, LIMIT,
+    )  # fmt: skip
+    yield Figure(
+        f"SSE to 1 stream beside {STALLED} stalled ones", beside, alone, "events/s", ">= 0.9",
+        peer_name="the same without them",
+    )  # fmt: skip
+    counts, edges = np.histogram(waits_ms, bins=(0, 1, 5, 10, 20, 50, 100, 1e9))
+    rows = [f"<{edge:g} ms: {count}" for count, edge in zip(counts, edges[1:], strict=True)]
+    yield Figure(
+        "a stalled stream is served again after", max(waits_ms), 100.0, "ms", "<= 1.0",
+        "; ".join(rows[:-1]), LIMIT,
+    )  # fmt: skip
+
+
+def full_speed(address: str) -> float:
+    """Events per second of one reader."""
+    with readers(address, 1, FULL_SPEED_EVENTS) as result:
+        return FULL_SPEED_EVENTS / float(result()["seconds"])
+
+
+def connect(address: str) -> socket.socket:
+    """A stream that is opened and not read."""
+    parts = urlsplit(address)
+    assert parts.hostname is not None
+    client = socket.create_connection((parts.hostname, parts.port or 80))
+    request = f"GET {parts.path}?{parts.query} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n"
+    client.sendall(request.encode())
+    return client
+
+
+def wait_until_stalled(client: socket.socket) -> None:
+    """Until nothing more is sent to a client."""
+    size, same = -1, 0
+    while same < 20:
+        time.sleep(0.1)
+        now = in_flight_bytes(client.getsockname()[1])
+        size, same = now, same + 1 if now == size else 0
+
+
+def in_flight_bytes(port: int) -> int:
+    """What the kernel has of a connection: unacknowledged at one end, unread at the other."""
+    total = 0
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        columns = line.split()
+        ports = {int(end.partition(":")[2], 16) for end in columns[1:3]}
+        if port in ports:
+            unsent, unread = columns[4].split(":")
+            total += int(unsent, 16) + int(unread, 16)
+    return total
+
+
+def resume_ms(client: socket.socket) -> float:
+    """The longest pause in what comes after a client reads again, for a quarter of a second."""
+    client.settimeout(5)
+    longest_s, last_s = 0.0, time.perf_counter()
+    end_s = last_s + 0.25
+    while last_s < end_s:
+        client.recv(1 << 20)
+        now_s = time.perf_counter()
+        longest_s, last_s = max(longest_s, now_s - last_s), now_s
+    return longest_s * 1000
+
+
+def resident_bytes(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(fields[1]) * PAGE_BYTES
+
+
+def kernel_bytes() -> int:
+    """Memory of all TCP sockets."""
+    for line in Path("/proc/net/sockstat").read_text().splitlines():
+        if line.startswith("TCP:"):
+            return int(line.split()[-1]) * PAGE_BYTES
+    raise AssertionError("no TCP in sockstat")
+
+
+if __name__ == "__main__":
+    report(measure(), __doc__, peer="confluent-kafka")

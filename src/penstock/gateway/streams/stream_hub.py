@@ -1,0 +1,234 @@
+"""All streams of the process: their limits, their positions, and the parts that serve them."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Final, NamedTuple, Protocol
+
+from penstock.gateway.errors import GatewayError, too_many
+from penstock.gateway.gateway_node import GatewayNode
+from penstock.gateway.kafka.topic_admin import describe_topics
+from penstock.gateway.streams.block_cache import Block, BlockCache, BlockEvent
+from penstock.gateway.streams.partition_fetcher import PartitionFetcher, Place
+from penstock.gateway.streams.pump import Pump, PushStream
+from penstock.gateway.streams.stream_request import (
+    LogRange,
+    StreamRequest,
+    selected_partitions,
+    start_offsets,
+)
+from penstock.gateway.visible_records import visible_records
+from penstock.link.offsets import EARLIEST, LATEST, Isolation, list_offsets
+from penstock.link.operation import FAILURES
+from penstock.model import Millis, Offset, TopicPartition
+from penstock.protocol.messages.fetch import FetchedPartition
+from penstock.protocol.records import Record
+from penstock.serde.errors import RegistryUnavailableError
+
+TICK_S: Final = 1.0
+PARTITIONS_CHECK_S: Final = 5.0
+RETRY_MIN_MS: Final = 1_000
+RETRY_JITTER_MS: Final = 4_000
+_REGISTRY_PAUSE_S: Final = 0.5
+_INLINE_BYTES_MAX: Final = 32 << 10  # a larger row is opened in a thread
+_BLOCK_BYTES_MAX: Final = 1 << 20  # of one block's records
+
+
+class StreamStart(NamedTuple):
+    """Which partitions a stream reads, sorted, and from where."""
+
+    partitions: tuple[TopicPartition, ...]
+    offsets: tuple[Offset, ...]
+
+
+class StreamEnd(NamedTuple):
+    """Why a stream ends."""
+
+    code: str
+    message: str
+
+
+STOPPING: Final = StreamEnd("stopping", "the gateway is stopping: connect again")
+
+
+class HubStream(PushStream, Protocol):
+    """A stream, as the hub sees it."""
+
+    is_complete: bool  # reads all partitions of its topics, later ones too
+
+    def tick(self, now_s: float, /) -> None:
+        """Called every second: heartbeats, and positions that moved without events."""
+
+    def end(self, reason: StreamEnd) -> None:
+        """Say goodbye and close."""
+
+    def in_flight_bytes(self) -> int:
+        """What is in flight."""
+
+
+class StreamHub:
+    """Serves streams until `close`."""
+
+    def __init__(self, node: GatewayNode) -> None:
+        self._node = node
+        self.in_flight_bytes_max: Final = node.settings.stream_in_flight_bytes_max
+        self.cache: Final = BlockCache(node.settings.stream_cache_bytes_max)
+        self.pump: Final = Pump(self.cache)
+        self.fetcher: Final = PartitionFetcher(node.connect, self._render, self.pump)
+        self.pump.start(self.fetcher)
+        self.streams: dict[HubStream, None] = {}
+        self._by_client: Counter[str] = Counter()
+        self._ticking = asyncio.create_task(self._tick(), name="heartbeats of streams")
+        node.on_stop(self.close)
+
+    @contextmanager
+    def admitted(self, client: str) -> Iterator[None]:
+        """Count a stream of a client; GatewayError if it has too many."""
+        streams_max = self._node.settings.streams_per_client_max
+        if self._by_client[client] >= streams_max:
+            message = f"{streams_max} streams are open from {client}: close some"
+            raise too_many("too_many_streams", message, RETRY_JITTER_MS // 1000)
+        self._by_client[client] += 1
+        try:
+            yield
+        finally:
+            self._by_client[client] -= 1
+            if not self._by_client[client]:
+                del self._by_client[client]
+
+    @contextmanager
+    def attached(self, stream: HubStream) -> Iterator[None]:
+        """A stream is open."""
+        self.streams[stream] = None
+        try:
+            yield
+        finally:
+            del self.streams[stream]
+            self.pump.remove(stream)
+
+    def in_flight_bytes(self) -> int:
+        """Of all streams."""
+        return sum(stream.in_flight_bytes() for stream in self.streams)
+
+    def end_streams(self) -> None:
+        """Ask all clients to connect again, to this process or another."""
+        for stream in list(self.streams):
+            stream.end(STOPPING)
+
+    async def close(self) -> None:
+        """End all streams."""
+        self.end_streams()
+        self._ticking.cancel()
+        self.pump.stop()
+        await self.fetcher.close()
+
+    # Positions.
+
+    async def start_of(self, request: StreamRequest) -> StreamStart:
+        """Where a stream starts; GatewayError, or what the cluster raised."""
+        partitions = await self.partitions_of(request)
+        return StreamStart(partitions, await self.offsets_of(request, partitions))
+
+    async def partitions_of(self, request: StreamRequest) -> tuple[TopicPartition, ...]:
+        """The partitions that a stream reads, from fresh metadata."""
+        return selected_partitions(request, await self._existing(request.topics))
+
+    async def _existing(self, topics: Sequence[str]) -> list[TopicPartition]:
+        described = await self._node.run(describe_topics(topics))
+        return [
+            TopicPartition(topic.name, partition.partition)
+            for topic in described
+            for partition in topic.partitions
+        ]
+
+    async def offsets_of(
+        self, request: StreamRequest, partitions: Sequence[TopicPartition]
+    ) -> tuple[Offset, ...]:
+        """Where the request's position is in these partitions."""
+        return start_offsets(request, await self.ranges(partitions, request.timestamp))
+
+    async def ranges(
+        self, partitions: Sequence[TopicPartition], timestamp: Millis | None = None
+    ) -> dict[TopicPartition, LogRange]:
+        """The offsets that can be read."""
+        run, committed = self._node.run, Isolation.READ_COMMITTED
+        earliest = await run(list_offsets(dict.fromkeys(partitions, EARLIEST)))
+        latest = await run(list_offsets(dict.fromkeys(partitions, LATEST), isolation=committed))
+        if timestamp is None:
+            return {
+                each: LogRange(earliest[each].offset, latest[each].offset) for each in partitions
+            }
+        at = await run(list_offsets(dict.fromkeys(partitions, timestamp), isolation=committed))
+        return {
+            each: LogRange(earliest[each].offset, latest[each].offset, at[each].offset)
+            for each in partitions
+        }
+
+    # Rendering.
+
+    async def _render(self, place: Place, row: FetchedPartition) -> Block:
+        """What a fetch brought, as a block; waits for the registry as long as it takes."""
+        partition, start = place
+        batches = memoryview(row.records or b"")
+        aborted = row.aborted_transactions or ()
+
+        def open_records() -> tuple[list[Record], Offset]:
+            return visible_records(batches, aborted, start, bytes_max=_BLOCK_BYTES_MAX)
+
+        is_small = len(batches) <= _INLINE_BYTES_MAX
+        opened = open_records() if is_small else await self._node.in_thread(open_records)
+        records, end = opened
+        while True:
+            try:
+                rendered = await self._node.render(partition, records)
+                break
+            except RegistryUnavailableError:
+                await asyncio.sleep(_REGISTRY_PAUSE_S)
+        events = [
+            BlockEvent(Offset(record.offset), record.key, event.text)
+            for record, event in zip(records, rendered, strict=True)
+        ]
+        return Block(partition, start, end, events)
+
+    # Time.
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        checked_s = loop.time()
+        while True:
+            await asyncio.sleep(TICK_S)
+            now_s = loop.time()
+            for stream in list(self.streams):
+                stream.tick(now_s)
+            if now_s - checked_s >= PARTITIONS_CHECK_S:
+                checked_s = now_s
+                await self._add_new_partitions()
+
+    async def _add_new_partitions(self) -> None:
+        """Streams of whole topics read partitions that were added meanwhile, from their start."""
+        complete = [stream for stream in self.streams if stream.is_complete]
+        topics = {each.topic for stream in complete for each in stream.subscription.partitions}
+        existing: dict[str, list[TopicPartition]] = {}
+        for topic in sorted(topics):
+            with suppress(GatewayError, *FAILURES):  # a deleted topic fails in the fetcher
+                existing[topic] = await self._existing((topic,))
+        for stream in complete:
+            if stream not in self.streams:
+                continue
+            subscription = stream.subscription
+            offsets = dict(zip(subscription.partitions, stream.offsets, strict=True))
+            for topic in {each.topic for each in subscription.partitions}:
+                offsets = dict.fromkeys(existing.get(topic, ()), Offset(0)) | offsets
+            if len(offsets) > len(stream.offsets):
+                self.pump.remove(stream)
+                stream.subscription = replace(subscription, partitions=tuple(sorted(offsets)))
+                stream.offsets = tuple(offsets[each] for each in sorted(offsets))
+                self.pump.add(stream)
+
+
+def retry_ms() -> int:
+    """When a client is to connect again: spread over some seconds."""
+    return RETRY_MIN_MS + random.randrange(RETRY_JITTER_MS)
