@@ -24,6 +24,7 @@ from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.settings import gateway_settings
 from penstock.gateway.streams.stream_hub import StreamHub
 from penstock.gateway.streams.stream_messages import websocket_schema
+from penstock.gateway.streams.stream_metrics import StreamMetrics
 from penstock.gateway.streams.stream_routes import streaming
 from penstock.http import openapi_page
 from penstock.http.guard import Guard
@@ -119,8 +120,9 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         await election.first_known()
         gc.freeze()  # these objects live until the end: exclude them from collections
         sys.setswitchinterval(SWITCH_S)
-        front = build_registry(registry_app(), node, forwarder)
         streams = StreamHub(gateway)
+        metrics = [StreamMetrics(streams)]
+        front = build_registry(registry_app(), node, forwarder, metrics)
         site = _site(options, front, gateway, streams)
         server = Server(
             lambda: on_ready(candidate.url),

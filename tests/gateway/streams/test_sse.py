@@ -209,3 +209,17 @@ def test_curl_reads_a_stream(gateway_url: str, make_topic: MakeTopic, write: Wri
     )  # fmt: skip
     assert curl.stdout.count("\ndata: ") == 4
     assert '"value":{"n": 2}' in curl.stdout
+
+
+def test_what_is_in_flight_is_a_metric(
+    gateway_url: str, make_topic: MakeTopic, write: Write
+) -> None:
+    topic = make_topic()
+    write(topic, 0, 3)
+    with sse(f"{gateway_url}/topics/{topic}/stream?offset=earliest") as stream:
+        stream.take(3)
+        lines = httpx.get(f"{gateway_url}/metrics").text.splitlines()
+    metrics = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert float(metrics["penstock_streams_open"]) >= 1
+    assert float(metrics["penstock_streams_in_flight_bytes"]) >= 0
+    assert float(metrics["penstock_streams_cached_bytes"]) > 0

@@ -90,7 +90,7 @@ def test_grants_are_capped() -> None:
     assert credit.records == CREDIT_RECORDS_MAX
 
 
-class Credit(RuleBasedStateMachine):
+class CreditMachine(RuleBasedStateMachine):
     """In flight is exactly what was sent and not acknowledged, and never grows beyond one message
     over the bound.
     """
@@ -128,4 +128,4 @@ class Credit(RuleBasedStateMachine):
         assert self.credit.unacknowledged_bytes < BOUND + 400
 
 
-test_credit_machine = Credit.TestCase
+TestCreditMachine = CreditMachine.TestCase

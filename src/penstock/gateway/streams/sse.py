@@ -108,8 +108,6 @@ class SseStream:
 class SseResponse(Response):
     """The response to a request for a stream of topics."""
 
-    media_type = MEDIA
-
     def __init__(
         self, hub: StreamHub, request: StreamRequest, start: StreamStart | None, client: str
     ) -> None:

@@ -44,7 +44,7 @@ def streaming(hub: StreamHub) -> APIRouter:
         "/topics/{topics}/stream",
         openapi_extra={"parameters": described_parameters(PARAMETERS)},
         responses=described_stream(),
-        response_class=SseResponse,
+        response_class=Response,
     )
     async def stream_topics(request: Request, topics: TopicNames) -> Response:
         """Events as they are appended, as server-sent events; from an offset, a time or an id on.

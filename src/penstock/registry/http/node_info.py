@@ -1,10 +1,11 @@
 """A node about itself: liveness, contexts, version, metrics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fastapi import APIRouter, Response
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from penstock.registry.http.front import Front
 from penstock.registry.http.requests import ContextPrefix, Number
@@ -58,11 +59,12 @@ def about(node: RegistryNode) -> APIRouter:
     return router
 
 
-def metrics(node: RegistryNode, front: Front) -> APIRouter:
+def metrics(node: RegistryNode, front: Front, others: Sequence[Collector] = ()) -> APIRouter:
     """`/metrics`, read on request."""
     router = APIRouter(tags=["node"])
     collectors = CollectorRegistry()
-    collectors.register(_Counts(node, front))
+    for collector in (_Counts(node, front), *others):
+        collectors.register(collector)
 
     @router.get("/metrics")
     async def read_metrics() -> Response:
