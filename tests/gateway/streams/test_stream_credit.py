@@ -1,6 +1,7 @@
 """Credit, acknowledgements and epochs of one WebSocket stream."""
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -129,3 +130,4 @@ class CreditMachine(RuleBasedStateMachine):
 
 
 TestCreditMachine = CreditMachine.TestCase
+TestCreditMachine.settings = settings(max_examples=50, stateful_step_count=30)

@@ -48,8 +48,8 @@ class BlockCache:
     """Blocks by partition and offset, at most `bytes_max` of them."""
 
     def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.size_bytes = 0
+        self.bytes_max: Final = bytes_max
+        self.size_bytes: int = 0
         self._blocks: OrderedDict[tuple[TopicPartition, Offset], tuple[Block, int]] = OrderedDict()
         self._starts: dict[TopicPartition, list[Offset]] = {}
 

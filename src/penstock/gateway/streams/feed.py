@@ -41,8 +41,8 @@ class Feed:
     """The position of some streams of one subscription."""
 
     def __init__(self, subscription: Subscription, offsets: Iterable[Offset]) -> None:
-        self.subscription = subscription
-        self.offsets = list(offsets)
+        self.subscription: Final = subscription
+        self.offsets: list[Offset] = list(offsets)
         self._ids = ResumeIdWriter(subscription.partitions, self.offsets)
         self._index = {each: index for index, each in enumerate(subscription.partitions)}
         self._turn = 0  # the partition that is first in the next chunk

@@ -85,7 +85,7 @@ class PartitionFetcher:
         self._render = render
         self._reader = reader
         self.requested: dict[Place, None] = {}
-        self.fetches = 0
+        self.fetches: int = 0
         self._loops: dict[tuple[_Queue, Address], _FetchLoop] = {}
         self._ends: dict[TopicPartition, Offset] = {}
         self._topic_ids: dict[str, TopicId | None] = {}
@@ -299,7 +299,9 @@ class _FetchLoop:
         self._added = asyncio.Event()
         self._failures = 0
         self._next_s = 0.0  # not before this time
-        self.task = asyncio.create_task(self._run(), name=f"fetches of streams from {address}")
+        self.task: Final = asyncio.create_task(
+            self._run(), name=f"fetches of streams from {address}"
+        )
 
     def add(self, place: Place, row: FetchPlace) -> None:
         """Fetch this in a round soon; those that have waited longest come first."""

@@ -60,8 +60,8 @@ class Pump:
         self._turn: asyncio.Handle | None = None
         self.stalled: dict[PushStream, None] = {}
         self._stalled_check: asyncio.Handle | None = None
-        self.stalls = 0
-        self.chunks = 0
+        self.stalls: int = 0
+        self.chunks: int = 0
 
     def start(self, fetcher: PartitionFetcher) -> None:
         """Use this fetcher, which calls the pump with what it fetched."""

@@ -17,7 +17,7 @@ from penstock.gateway.streams.partition_fetcher import Gap
 from penstock.gateway.streams.resume_id import ResumeIdWriter
 from penstock.gateway.streams.stream_credit import SEND_NOTHING, SendLimit
 from penstock.gateway.streams.stream_frames import COMMENT, StreamChunk, StreamForm, sse_message
-from penstock.gateway.streams.stream_hub import StreamEnd, StreamHub, StreamStart, retry_ms
+from penstock.gateway.streams.stream_hub import Offsets, StreamEnd, StreamHub, StreamStart, retry_ms
 from penstock.gateway.streams.stream_messages import gap_fields, position_rows
 from penstock.gateway.streams.stream_request import StreamRequest
 from penstock.gateway.streams.stream_socket import StreamSocket
@@ -40,9 +40,9 @@ class SseStream:
     """One client that listens."""
 
     def __init__(self, socket: StreamSocket, now_s: float, *, is_complete: bool) -> None:
-        self.is_complete = is_complete
-        self.subscription = Subscription(StreamForm.SSE, ())
-        self.offsets = StreamStart((), ()).offsets
+        self.is_complete: bool = is_complete
+        self.subscription: Subscription = Subscription(StreamForm.SSE, ())
+        self.offsets: Offsets = ()
         self.ended: asyncio.Future[StreamEnd] = asyncio.get_running_loop().create_future()
         self._socket = socket
         self._written_s = now_s

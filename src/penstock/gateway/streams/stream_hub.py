@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.gateway.errors import GatewayError, too_many
 from penstock.gateway.gateway_node import GatewayNode
@@ -35,6 +35,9 @@ RETRY_JITTER_MS: Final = 4_000
 _REGISTRY_PAUSE_S: Final = 0.5
 _INLINE_BYTES_MAX: Final = 32 << 10  # a larger row is opened in a thread
 _BLOCK_BYTES_MAX: Final = 1 << 20  # of one block's records
+
+
+Offsets: TypeAlias = tuple[Offset, ...]
 
 
 class StreamStart(NamedTuple):

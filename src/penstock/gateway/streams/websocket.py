@@ -63,10 +63,10 @@ class WebSocketStream:
     def __init__(
         self, socket: StreamSocket, in_flight_bytes_max: int, *, is_complete: bool
     ) -> None:
-        self.is_complete = is_complete
-        self.subscription = Subscription(StreamForm.WEBSOCKET, ())
+        self.is_complete: bool = is_complete
+        self.subscription: Subscription = Subscription(StreamForm.WEBSOCKET, ())
         self.offsets: tuple[Offset, ...] = ()
-        self.credit = StreamCredit(in_flight_bytes_max)
+        self.credit: Final = StreamCredit(in_flight_bytes_max)
         self.ended: asyncio.Future[StreamEnd] = asyncio.get_running_loop().create_future()
         self._socket = socket
         self._unsent_id: str | None = None
