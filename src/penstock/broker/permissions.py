@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from penstock.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
+
 CLUSTER_NAME: Final = "kafka-cluster"  # the one resource of type CLUSTER
 
 RequestT = TypeVar("RequestT", contravariant=True)
@@ -78,6 +80,11 @@ _OPERATIONS: Final = {
 def all_operations(resource: ResourceType) -> int:
     """Everything that may be done to a resource: a bit for each operation, as responses have it."""
     return sum(1 << operation for operation in _OPERATIONS[resource])
+
+
+def requested_operations(resource: ResourceType, is_requested: bool) -> int:
+    """As `all_operations` if the client requests them, else the value that stands for none."""
+    return all_operations(resource) if is_requested else OPERATIONS_NOT_REQUESTED
 
 
 class PerItem(Enum):

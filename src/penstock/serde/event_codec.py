@@ -46,6 +46,11 @@ class ReadAs(NamedTuple):
     plain_indexes: bool = False  # Protobuf: the topic was written by old Python clients
 
 
+def no_message(*_arguments: object, **_options: object) -> None:
+    """In place of the functions of a language that find messages, where a schema has one type."""
+    return
+
+
 class EventCodec(Protocol):
     """The module `event` of a language."""
 

@@ -12,8 +12,8 @@ from penstock.broker.permissions import (
     ANYONE,
     Operation,
     ResourceType,
-    all_operations,
     on_cluster,
+    requested_operations,
 )
 from penstock.broker.replies import error_of, when_controller_decided
 from penstock.coordination.controller.commands import ElectLeaders, ReassignPartitions
@@ -57,7 +57,6 @@ from penstock.protocol.messages.log_dirs import (
     DescribeLogDirsResponse,
     MovedReplicasTopic,
 )
-from penstock.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 from penstock.protocol.messages.offsets import PartitionError
 
 if TYPE_CHECKING:
@@ -77,9 +76,9 @@ def describe_cluster(context: Context, request: DescribeClusterRequest) -> Descr
             ErrorCode.unsupported_endpoint_type,
             f"there is no endpoint type {request.endpoint_type}",
         )
-    operations = OPERATIONS_NOT_REQUESTED
-    if request.include_cluster_authorized_operations:
-        operations = all_operations(ResourceType.CLUSTER)
+    operations = requested_operations(
+        ResourceType.CLUSTER, request.include_cluster_authorized_operations
+    )
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=controller_id(context.broker),

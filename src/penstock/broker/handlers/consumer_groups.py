@@ -12,10 +12,10 @@ from penstock.broker.permissions import (
     Operation,
     Permission,
     ResourceType,
-    all_operations,
     on_each_group,
     on_each_topic,
     on_group,
+    requested_operations,
 )
 from penstock.broker.replies import when_all, when_decided
 from penstock.coordination.groups.commands import (
@@ -42,7 +42,6 @@ from penstock.protocol.messages.consumer_groups import (
     NamedTopicPartitions,
     TopicIdPartitions,
 )
-from penstock.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -117,9 +116,7 @@ def consumer_group_describe(
     decided = [
         groups.submit(name, partial(DescribeGroup, group_id=name)) for name in request.group_ids
     ]
-    operations = OPERATIONS_NOT_REQUESTED
-    if request.include_authorized_operations:
-        operations = all_operations(ResourceType.GROUP)
+    operations = requested_operations(ResourceType.GROUP, request.include_authorized_operations)
 
     def respond(results: list[Any]) -> ConsumerGroupDescribeResponse:
         names = groups.catalogue().names

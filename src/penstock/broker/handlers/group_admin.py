@@ -10,9 +10,9 @@ from penstock.broker.permissions import (
     AnyOf,
     Operation,
     ResourceType,
-    all_operations,
     on_cluster,
     on_each_group,
+    requested_operations,
 )
 from penstock.broker.replies import code_of, when_all
 from penstock.coordination.groups.commands import DeleteGroup, DescribeGroup, ListReply
@@ -34,7 +34,6 @@ from penstock.protocol.messages.group_admin import (
     ListGroupsResponse,
     ListGroupsRow,
 )
-from penstock.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 
 _NOT_FOUND_FROM: Final = 6  # DescribeGroups: an unknown group is an error
 
@@ -47,9 +46,7 @@ def describe_groups(
     decided = [
         groups.submit(name, partial(DescribeGroup, group_id=name)) for name in request.groups
     ]
-    operations = OPERATIONS_NOT_REQUESTED
-    if request.include_authorized_operations:
-        operations = all_operations(ResourceType.GROUP)
+    operations = requested_operations(ResourceType.GROUP, request.include_authorized_operations)
 
     def respond(results: list[Any]) -> DescribeGroupsResponse:
         rows = [

@@ -14,6 +14,7 @@ from penstock.broker.permissions import (
     ResourceType,
     all_operations,
     on_each_topic,
+    requested_operations,
 )
 from penstock.broker.replies import when_replied
 from penstock.coordination.controller.decide_topics import check_topic_name
@@ -25,7 +26,6 @@ from penstock.protocol.fields import NodeEndpoint
 from penstock.protocol.messages.metadata import (
     DESCRIBE_TOPIC_PARTITIONS,
     METADATA,
-    OPERATIONS_NOT_REQUESTED,
     TOPIC_IDS_FROM,
     DescribedTopic,
     DescribedTopicPartition,
@@ -85,9 +85,9 @@ def _metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
         else _describe_missing(topic, with_operations=with_operations)
         for topic in _requested(context, cluster, request)
     ]
-    operations = OPERATIONS_NOT_REQUESTED
-    if request.include_cluster_authorized_operations:
-        operations = all_operations(ResourceType.CLUSTER)
+    operations = requested_operations(
+        ResourceType.CLUSTER, request.include_cluster_authorized_operations
+    )
     return MetadataResponse(
         [NodeEndpoint(*endpoint) for endpoint in cluster.brokers()],
         topics,
@@ -118,7 +118,7 @@ def _describe(
             partitions,
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
-            topic_authorized_operations=_topic_operations(requested=with_operations),
+            topic_authorized_operations=requested_operations(ResourceType.TOPIC, with_operations),
         )
     )
     return described
@@ -127,12 +127,8 @@ def _describe(
 def _describe_missing(topic: _Missing, *, with_operations: bool) -> MetadataTopic:
     """Operations on a topic that does not exist are known by its name only."""
     name, topic_id, error_code = topic
-    operations = _topic_operations(requested=with_operations and name is not None)
+    operations = requested_operations(ResourceType.TOPIC, with_operations and name is not None)
     return MetadataTopic(name, (), error_code, topic_id, name in INTERNAL_TOPICS, operations)
-
-
-def _topic_operations(*, requested: bool) -> int:
-    return all_operations(ResourceType.TOPIC) if requested else OPERATIONS_NOT_REQUESTED
 
 
 def _requested(

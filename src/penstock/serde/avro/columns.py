@@ -1,6 +1,6 @@
 """Framed Avro values to the columns of a reader's schema, and rows to payloads."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from penstock.serde.column_codec import (
 )
 from penstock.serde.contract import Contract
 from penstock.serde.errors import Reason
-from penstock.serde.event_codec import Indexes, InvalidValueError
+from penstock.serde.event_codec import Indexes, InvalidValueError, no_message
 
 DECODERS_MAX: Final = 1000  # then all are dropped, and made again when they are needed
 
@@ -46,20 +46,8 @@ def rows_encoder(schema: ParsedSchema, _contract: Contract) -> RowsEncoder:
     return RawBytesRowsEncoder() if avro.root.kind is AvroType.BYTES else AvroRowsEncoder(avro)
 
 
-def most_named(
-    _reader: ParsedSchema,
-    _written: Sequence[tuple[FrameGroup, ParsedSchema]],
-    _source: Bytes,
-    *,
-    plain_indexes: bool,
-) -> None:
-    """A schema has one type."""
-    return
-
-
-def first_message(_reader: ParsedSchema, _first_version: Callable[[], ParsedSchema | None]) -> None:
-    """A schema has one type."""
-    return
+most_named: Final = no_message
+first_message: Final = no_message
 
 
 class AvroGroupDecoder:

@@ -22,6 +22,7 @@ from penstock.serde.event_codec import (
     InvalidValueError,
     Payload,
     ReadAs,
+    no_message,
 )
 from penstock.serde.frame import BadFrameError, Frame
 
@@ -43,9 +44,7 @@ def event_decoder(writer: ParsedSchema, read_as: ReadAs) -> EventDecoder:
     return AvroEventDecoder(avro_schema(writer), read_as)
 
 
-def message_name(_writer: ParsedSchema, _frame: Frame, *, plain_indexes: bool) -> None:
-    """A schema has one type."""
-    return
+message_name: Final = no_message
 
 
 class AvroEventEncoder:

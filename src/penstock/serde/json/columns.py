@@ -1,6 +1,6 @@
 """Framed JSON values to the columns of a reader's schema, and rows to payloads."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from penstock.serde.column_codec import (
 )
 from penstock.serde.contract import Contract
 from penstock.serde.errors import Reason
-from penstock.serde.event_codec import Indexes, InvalidValueError
+from penstock.serde.event_codec import Indexes, InvalidValueError, no_message
 from penstock.serde.json.arrow_values import NotPlain, values_of
 from penstock.serde.json.batch import JsonBatchDecoder, rows_of
 from penstock.serde.json.event import JsonEventEncoder, json_schema
@@ -49,20 +49,8 @@ def rows_encoder(schema: ParsedSchema, contract: Contract) -> RowsEncoder:
     return JsonRowsEncoder(json_schema(schema, contract.assert_formats))
 
 
-def most_named(
-    _reader: ParsedSchema,
-    _written: Sequence[tuple[FrameGroup, ParsedSchema]],
-    _source: Bytes,
-    *,
-    plain_indexes: bool,
-) -> None:
-    """A schema has one type."""
-    return
-
-
-def first_message(_reader: ParsedSchema, _first_version: Callable[[], ParsedSchema | None]) -> None:
-    """A schema has one type."""
-    return
+most_named: Final = no_message
+first_message: Final = no_message
 
 
 class JsonGroupDecoder:

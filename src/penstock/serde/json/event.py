@@ -21,6 +21,7 @@ from penstock.serde.event_codec import (
     InvalidValueError,
     Payload,
     ReadAs,
+    no_message,
 )
 from penstock.serde.frame import Frame
 from penstock.serde.json.number_check import NumberCheck
@@ -50,9 +51,7 @@ def event_decoder(writer: ParsedSchema, read_as: ReadAs) -> EventDecoder:
     return JsonEventDecoder(json_schema(writer), read_as)
 
 
-def message_name(_writer: ParsedSchema, _frame: Frame, *, plain_indexes: bool) -> None:
-    """A schema has one type."""
-    return
+message_name: Final = no_message
 
 
 class JsonEventEncoder:
