@@ -5,8 +5,9 @@ import pytest
 
 
 def test_the_process_is_live_and_ready(http: httpx.Client) -> None:
-    assert http.get("/health/live").json() == {"status": "live"}
-    assert http.get("/health/ready").json() == {"status": "ready", "brokers": 1}
+    for path in ("/health/live", "/health/ready"):
+        answer = http.get(path)
+        assert (answer.status_code, answer.content) == (200, b"")
 
 
 def test_health_passes_the_guard(http: httpx.Client) -> None:

@@ -67,7 +67,7 @@ class AioShell:
         items = self._cluster.stream(operation)
         while True:
             try:
-                yield self._runner.run(anext(items))  # type: ignore[arg-type]  # it is a coroutine
+                yield self._runner.run(anext(items))
             except StopAsyncIteration:
                 return
 

@@ -375,7 +375,7 @@ def test_a_node_tells_of_itself(http: httpx.Client) -> None:
     assert scope["path"] == []
     assert set(scope["clusters"]) == {"kafka-cluster", "schema-registry-cluster"}
     assert "version" in http.get("/v1/metadata/version").json()
-    assert "penstock_registry_primary 1.0" in http.get("/metrics").text
+    assert "penstock_registry_primary 1\n" in http.get("/metrics").text
     assert "/subjects/{subject}/versions" in http.get("/openapi.json").json()["paths"]
 
 

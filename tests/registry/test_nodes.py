@@ -18,7 +18,7 @@ Record = Callable[..., str]
 
 
 def is_primary(node: Any) -> bool:
-    return "penstock_registry_primary 1.0" in httpx.get(f"{node.url}/metrics", timeout=20).text
+    return "penstock_registry_primary 1\n" in httpx.get(f"{node.url}/metrics", timeout=20).text
 
 
 def the_primary(nodes: list[Any]) -> Any:

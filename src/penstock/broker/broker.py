@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from penstock.broker.counts import RequestCounts
 from penstock.broker.opening import Opening
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Broker:
     fetch_sessions: FetchSessions
     log_folder: Path
     opening: Opening = field(default_factory=Opening)
+    counts: RequestCounts = field(init=False)
     quorum: QuorumNode = field(init=False)
     follower: MetadataFollower = field(init=False)
     controller: ActiveController = field(init=False)
@@ -100,3 +102,6 @@ class Broker:
     in_sync_changes: InSyncChanges = field(init=False)
     groups: GroupCoordinators = field(init=False)
     transactions: TransactionCoordinators = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts = RequestCounts(self.api_table)

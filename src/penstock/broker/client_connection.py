@@ -25,6 +25,8 @@ from penstock.errors import Malformed
 from penstock.machine import Deferred
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.broker.listener import Listener
     from penstock.protocol.varint import Buffer
 
@@ -52,11 +54,12 @@ _YIELDED: Final = 64  # its share of this turn is used
 class _Pending:
     """A request whose response has not been sent."""
 
-    __slots__ = ("context", "deferred", "response")
+    __slots__ = ("began_s", "context", "deferred", "response")
 
     def __init__(self, context: Context, deferred: Deferred[Any] | None) -> None:
         self.context = context
         self.deferred = deferred
+        self.began_s = perf_counter()
         self.response: list[Buffer] | None = None  # None: not known yet; empty: none to send
 
 
@@ -64,6 +67,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     """One client: called by the transport, calls handlers."""
 
     __slots__ = (
+        "_counts",
         "_dispatcher",
         "_is_sending_due",
         "_limits",
@@ -74,7 +78,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_paused",
         "_pending",
         "_receiver",
-        "_stats",
         "_turn_bytes",
         "_was_active",
         "_working",
@@ -87,8 +90,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._dispatcher = listener.dispatcher
+        self._counts = listener.dispatcher.counts
         self._limits = listener.settings
-        self._stats = listener.stats
         self._receiver = RequestReceiver(listener.buffers, listener.settings.request_bytes_max)
         self._pending: deque[_Pending] = deque()
         self._outgoing: list[Buffer] = []
@@ -103,6 +106,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.client: Client = Client("", 0)
         self.active_at: float = 0.0
         self.frame_began_at: float | None = None
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of responses that the client has not read yet."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+    @property
+    def waiting_apis(self) -> Iterator[int]:
+        """The APIs of requests without a response yet."""
+        return (pending.context.message.api for pending in self._pending)
 
     @property
     def is_quiet(self) -> bool:
@@ -161,12 +174,15 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _handle_frames(self) -> None:
         receiver, left = self._receiver, 0
         self._working = True
-        requests_left, until_s = TURN_REQUESTS_MAX, perf_counter() + TURN_S
+        requests_left, now_s = TURN_REQUESTS_MAX, perf_counter()
+        until_s = now_s + TURN_S
         try:
             while not self._pause_reasons and (frame := receiver.next_frame()) is not None:
-                self._start(frame)
+                began_s, api = now_s, self._start(frame)
+                now_s = perf_counter()
+                self._counts.by_api[api].seconds.observe(now_s - began_s)
                 requests_left -= 1
-                if requests_left == 0 or perf_counter() > until_s:
+                if requests_left == 0 or now_s > until_s:
                     self._yield_turn()
             left = receiver.finish_turn()
         except Exception as error:  # noqa: BLE001 - a failure ends its connection, not the broker
@@ -198,15 +214,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._pause_reasons &= ~_YIELDED
         self._resume()
 
-    def _start(self, frame: memoryview) -> None:
+    def _start(self, frame: memoryview) -> int:
+        """Let one request take effect; returns its API."""
         self.frame_began_at = None
-        self._stats.requests += 1
         context, answer = self._dispatcher.begin(self.client, frame)
         if context.throttle_ms:
             self._throttle(context.throttle_ms)
         if isinstance(answer, Deferred):
             self._defer(context, answer)
-            return
+            return context.message.api
         response = self._dispatcher.encode(context, answer)
         if self._pending:
             pending = _Pending(context, None)
@@ -214,6 +230,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._await_turn(pending)
         else:
             self._queue(response)
+        return context.message.api
 
     def _defer(self, context: Context, deferred: Deferred[Any]) -> None:
         pending = _Pending(context, deferred)
@@ -274,6 +291,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             if isinstance(result, Exception):
                 raise result
             pending.response = self._dispatcher.encode(context, result)
+            waited_s = perf_counter() - pending.began_s
+            self._counts.by_api[context.message.api].waits.observe(waited_s)
         except Exception as error:  # noqa: BLE001 - a failure ends its connection, not the broker
             self._fail(error)
             return
@@ -304,7 +323,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         size = self._outgoing_bytes
         self._outgoing, self._outgoing_bytes = [], 0
-        self._stats.sent_bytes += size
         if size <= JOINED_BYTES_MAX:
             transport.write(b"".join(outgoing))
         else:

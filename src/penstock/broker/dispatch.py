@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.broker.broker import Broker
+    from penstock.broker.counts import RequestCounts
     from penstock.protocol.varint import Buffer
 
 _START: Final = Struct(
@@ -56,6 +57,7 @@ class Dispatcher:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self.counts: RequestCounts = broker.counts
         self._routes: dict[tuple[int, int], _Route] = {}
         self._is_open = False  # until then, only what other brokers depend on is served
         self._held: list[Callable[[], None]] = []  # one request of each connection
@@ -129,6 +131,7 @@ class Dispatcher:
 
     def encode(self, context: Context, response: Any) -> list[Buffer]:
         """A whole response frame, in buffers; none when there is no response."""
+        self.counts.note(context.message.api, response)
         if response is None:
             return []
         body = context.message.write_response(response, context.api_version, context.throttle_ms)

@@ -12,7 +12,11 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
+
+from penstock.metrics.histogram import Histogram
+from penstock.metrics.row import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +44,9 @@ class Flusher:
         self._closed = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._rest: Iterator[Partition] = iter(())
-        self.flushes: int = 0
+        self._began_s = 0.0
+        self.seconds: Histogram = Histogram(SECONDS)  # of groups of logs
+        self.errors: int = 0
 
     def start(self) -> None:
         """Sync closed segments from now on; needs the running event loop."""
@@ -76,6 +82,7 @@ class Flusher:
         requested, self._requested = self._requested, {}
         group = [(partition, partition.log.pending_flush()) for partition in requested]
         self._working = True
+        self._began_s = perf_counter()
         done = asyncio.get_running_loop().run_in_executor(
             self._thread, _run, [work for _, work in group]
         )
@@ -85,11 +92,12 @@ class Flusher:
         self, group: list[tuple[Partition, FlushWork]], done: asyncio.Future[list[OSError | None]]
     ) -> None:
         self._working = False
-        self.flushes += 1
+        self.seconds.observe(perf_counter() - self._began_s)
         for (partition, work), error in zip(group, done.result(), strict=True):
             if error is None:
                 partition.on_flushed(work.end_offset, self._clock())
             else:
+                self.errors += 1
                 logger.error("%s could not be synced to disk: %s", partition.topic_partition, error)
                 partition.on_flush_failed(error)
         if self._requested:

@@ -20,12 +20,12 @@ from penstock.coordination.groups import (
 )
 from penstock.coordination.groups.commands import Command, DropTopics, ListGroups
 from penstock.coordination.groups.events import Event
-from penstock.coordination.groups.state import NO_TOPICS
+from penstock.coordination.groups.state import NO_TOPICS, ClassicGroup
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import NO_CALLER, CallerId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.broker.metadata_image import MetadataImage
     from penstock.broker.partition import Partition
@@ -96,6 +96,20 @@ class GroupCoordinators:
         self._dropped.clear()
         for coordinator in self._coordinators:
             coordinator.report(DropTopics(NO_CALLER, deleted))
+
+    # For metrics.
+
+    @property
+    def group_count(self) -> int:
+        """Groups that this broker coordinates, without those that only have offsets."""
+        return sum(len(coordinator.state.groups) for coordinator in self._coordinators)
+
+    def members_and_generations(self) -> Iterator[tuple[str, int, int]]:
+        """Of each group: its name, the number of its members, and its generation."""
+        for coordinator in self._coordinators:
+            for name, group in tuple(coordinator.state.groups.items()):
+                number = group.generation if isinstance(group, ClassicGroup) else group.epoch
+                yield name, len(group.members), number
 
     # For handlers.
 

@@ -26,13 +26,11 @@ SWEEP_S: Final = 1.0
 class NetworkStats:
     """Counters of one listener."""
 
-    __slots__ = ("accepted", "refused", "requests", "sent_bytes")
+    __slots__ = ("accepted", "refused")
 
     def __init__(self) -> None:
         self.accepted: int = 0
         self.refused: int = 0
-        self.requests: int = 0
-        self.sent_bytes: int = 0
 
 
 class Listener:

@@ -18,6 +18,7 @@ from penstock.broker.committer import (
     LocalCommitter,
     ReplicatedCommitter,
 )
+from penstock.broker.counts import TopicCounts
 from penstock.consensus.replica.leader import InSyncReplicas, ReplicaSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.flush import SyncError
@@ -74,6 +75,7 @@ class Partition:
         "_uncommitted_bytes",
         "_waiting",
         "admission",
+        "counts",
         "followers",
         "has_min_insync",
         "in_sync",
@@ -101,13 +103,15 @@ class Partition:
         settings: TopicSettings,
         flush: FlushPort | None = None,
         replica_settings: ReplicaSettings = REPLICA_SETTINGS,
+        counts: TopicCounts | None = None,
     ) -> None:
         self.log: PartitionLog = log
+        self.counts: TopicCounts = TopicCounts() if counts is None else counts
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: TopicId = topic_id
         self.node_id: NodeId = node_id
         self.settings: TopicSettings = settings
-        self.leadership: Leadership
+        self.leadership: Leadership = leadership
         self.is_leader: bool = False
         self.leader_epoch: LeaderEpoch = NO_EPOCH
         self.in_sync: InSyncReplicas | None = None  # of this leader epoch; None: the only replica
@@ -131,6 +135,7 @@ class Partition:
     def lead(self, leadership: Leadership) -> None:
         """Follow the controller's decision about leader, epoch and in-sync replicas."""
         was_leader, last_epoch = self.is_leader, self.leader_epoch
+        self.counts.note_change(self.leadership, leadership)
         self.leadership = leadership
         self.leader_epoch = leadership.leader_epoch
         self.is_leader = leadership.leader == self.node_id
@@ -253,6 +258,7 @@ class Partition:
         )
         if not appended.is_duplicate:
             self._uncommitted_bytes += len(batch)
+            self.counts.note_batch(len(batch), header.record_count)
             self._advance(self._committer.on_appended(appended.end_offset))
             if self._flush is not None:
                 self._flush_by_policy(self._flush)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.broker.counts import TopicCounts
 from penstock.broker.partition import REPLICA_SETTINGS, Partition
 
 if TYPE_CHECKING:
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 class HostedTopic:
     """A topic, and those of its partitions that this broker has."""
 
-    __slots__ = ("name", "partitions", "settings", "topic_id")
+    __slots__ = ("counts", "name", "partitions", "settings", "topic_id")
 
     def __init__(self, name: str, topic_id: TopicId, settings: TopicSettings) -> None:
         self.name: str = name
         self.topic_id: TopicId = topic_id
         self.settings: TopicSettings = settings
         self.partitions: dict[int, Partition] = {}
+        self.counts: TopicCounts = TopicCounts()
 
 
 class LogStore(Protocol):
@@ -66,6 +68,7 @@ class Partitions:
         )
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[bytes, HostedTopic] = {}  # by the id's 16 bytes, as on the wire
+        self.deleted_counts: TopicCounts = TopicCounts()  # of topics that are gone
         self._store = store
 
     def __iter__(self) -> Iterator[Partition]:
@@ -106,6 +109,7 @@ class Partitions:
             settings=settings,
             flush=self.flush,
             replica_settings=self.replica_settings,
+            counts=topic.counts,
         )
         topic.partitions[topic_partition.partition] = partition
         self.generation += 1
@@ -120,6 +124,7 @@ class Partitions:
         if hosted is None:
             return
         self.topics_by_id.pop(hosted.topic_id.bytes, None)
+        self.deleted_counts.add(hosted.counts)
         self.generation += 1
         failure: OSError | None = None
         for partition in hosted.partitions.values():

@@ -82,6 +82,7 @@ class Quotas:
         self._monotonic_s = monotonic_s
         self._rates: dict[QuotaEntity, Rates] = {}
         self._buckets: dict[_BucketKey, _Bucket] = {}
+        self.throttled_ms: list[int] = [0] * len(QuotaKind)  # of all clients
         self.limits_requests: bool = False  # whether the time of handlers is measured
         self.limits_bytes: bool = False  # whether any quota is in bytes
 
@@ -101,7 +102,11 @@ class Quotas:
         if not self._rates:
             return 0
         bucket = self._bucket(kind, principal, client_id)
-        return 0 if bucket is None else bucket.take(amount, self._monotonic_s())
+        if bucket is None:
+            return 0
+        throttle_ms = bucket.take(amount, self._monotonic_s())
+        self.throttled_ms[kind] += throttle_ms
+        return throttle_ms
 
     def burst(self, kind: QuotaKind, principal: str, client_id: str | None) -> int | None:
         """The most that one request should take, if there is a quota."""

@@ -98,6 +98,17 @@ class TransactionCoordinators:
         )
         return coordinator
 
+    # For metrics.
+
+    def open_since_ms(self) -> list[Millis]:
+        """When each transaction began that is open or ending."""
+        return [
+            transaction.started_at
+            for coordinator in self._coordinators
+            for transaction in tuple(coordinator.state.by_id.values())
+            if not transaction.state.is_ended and transaction.started_at >= 0
+        ]
+
     # For handlers.
 
     def init_producer(

@@ -18,8 +18,11 @@ from penstock.cli.options import (
     Insecure,
     Join,
     KafkaPort,
+    LogFormat,
+    LogFormatOption,
     LogLevel,
     LogLevelOption,
+    MetricsPort,
     Rack,
     ReadyAsJson,
     Voters,
@@ -35,6 +38,7 @@ def broker(
     rack: Rack = None,
     folder: Folder = None,
     kafka_port: KafkaPort = None,
+    metrics_port: MetricsPort = None,
     host: Host = None,
     advertise: Advertise = None,
     insecure: Insecure = False,
@@ -42,6 +46,7 @@ def broker(
     settings: BrokerSettings = None,
     as_json: ReadyAsJson = False,
     log_level: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run one broker in the foreground until SIGTERM or Ctrl-C.
 
@@ -51,6 +56,7 @@ def broker(
         folder, kafka_port=kafka_port, host=host, advertise=advertise, config=config,
         settings=settings, insecure=insecure, log_level=log_level, node_id=node_id,
         voters=voters, join=join, cluster_id=cluster_id, rack=rack,
+        log_format=log_format, metrics_port=metrics_port,
     )  # fmt: skip
 
     def announce(started: dict[str, Any]) -> None:
@@ -59,6 +65,7 @@ def broker(
         elif as_json:
             typer.echo(json.dumps({**started, "http": None}))
         else:
-            typer.echo(f"Kafka at {started['kafka']}, data in {started['dir']}")
+            where = f"metrics at {started['metrics']}, data in {started['dir']}"
+            typer.echo(f"Kafka at {started['kafka']}, {where}")
 
     raise typer.Exit(run(options, announce=announce))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from penstock.cli.options import LogLevel, read_pairs
+from penstock.cli.options import LogFormat, LogLevel, read_pairs
 from penstock.node.broker_process import BrokerOptions
 
 
@@ -15,6 +15,8 @@ def broker_options(
     config: Path | None,
     settings: list[str] | None,
     log_level: LogLevel,
+    log_format: LogFormat,
+    metrics_port: int | None,
     ephemeral: bool = False,
     quick: bool = False,
     insecure: bool = False,
@@ -41,4 +43,6 @@ def broker_options(
         join=join,
         cluster_id=cluster_id,
         rack=rack,
+        log_format=log_format.value,
+        metrics_port=metrics_port,
     )

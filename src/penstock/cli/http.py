@@ -13,6 +13,8 @@ from penstock.cli.options import (
     HttpPort,
     Insecure,
     KafkaConfig,
+    LogFormat,
+    LogFormatOption,
     LogLevel,
     LogLevelOption,
     ReadyAsJson,
@@ -39,6 +41,7 @@ def http(
     topic: Annotated[str, typer.Option(help="Topic that stores the schemas.")] = "_schemas",
     as_json: ReadyAsJson = False,
     log_level: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run the schema registry on a Kafka cluster until SIGTERM or Ctrl-C."""
     options = HttpOptions(
@@ -50,6 +53,7 @@ def http(
         group=group,
         topic=topic,
         log_level=log_level.value,
+        log_format=log_format.value,
         insecure=insecure,
         allowed_hosts=tuple(allowed_hosts or ()),
     )

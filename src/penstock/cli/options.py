@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.node.addresses import HTTP_PORT, KAFKA_PORT, LOCALHOST
+from penstock.node.addresses import HTTP_PORT, KAFKA_PORT, LOCALHOST, METRICS_PORT
+from penstock.node.log_output import JSON, TEXT
 
 PORT_MAX: Final = 65535
 LOCAL_BOOTSTRAP: Final = f"{LOCALHOST}:{KAFKA_PORT}"
@@ -42,6 +43,16 @@ KafkaPort = Annotated[
         max=PORT_MAX,
         help="Port for Kafka clients; 0: any free port.",
         show_default=str(KAFKA_PORT),
+    ),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        min=0,
+        max=PORT_MAX,
+        help="Port for the broker's metrics and health; 0: any free port.",
+        show_default=f"{METRICS_PORT}, or any if that is in use",
     ),
 ]
 HttpPort = Annotated[
@@ -115,6 +126,18 @@ class LogLevel(StrEnum):
 
 LogLevelOption = Annotated[
     LogLevel, typer.Option("--log-level", case_sensitive=False, help="Lowest level that is logged.")
+]
+
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    TEXT = TEXT
+    JSON = JSON
+
+
+LogFormatOption = Annotated[
+    LogFormat, typer.Option("--log-format", case_sensitive=False, help="Write log lines as this.")
 ]
 
 

@@ -1,9 +1,9 @@
-"""`penstock topic …`: create, list, describe, alter, delete."""
+"""`penstock topic …`: create, list, describe, alter, trim, delete."""
 
 from typing import Annotated, Any, Final
 
 import typer
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exports, undeclared
     AdminClient,
     AlterConfigOpType,
@@ -28,7 +28,7 @@ from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap, read_pairs
 from penstock.cli.output import cell, show_json, show_table
 
 app: Final = typer.Typer(
-    help="Create, list, describe, alter and delete topics.", no_args_is_help=True
+    help="Create, list, describe, alter, trim and delete topics.", no_args_is_help=True
 )
 
 Settings = Annotated[
@@ -214,6 +214,49 @@ def delete(names: Names, bootstrap: Bootstrap = LOCAL_BOOTSTRAP, as_json: AsJson
     client = admin(bootstrap)  # must outlive its futures
     with kafka_errors(bootstrap):
         _report(client.delete_topics(names), "deleted", as_json)
+
+
+@app.command()
+def trim(
+    name: Name,
+    before: Annotated[
+        int | None, typer.Option("--before", min=0, help="Delete records before this offset.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Delete all records that exist now.")
+    ] = False,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this partition; may be repeated."),
+    ] = None,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the oldest records of a topic. The disk space is freed a minute later."""
+    if (before is None) is not everything:
+        raise typer.BadParameter("pass either --before OFFSET or --all")
+    client = admin(bootstrap)
+    with kafka_errors(bootstrap, name):
+        topic = client.list_topics(timeout=WAIT_S).topics.get(name)
+        if topic is None:
+            no_topic(name)
+        offset = OFFSET_END if before is None else before
+        wanted = [
+            TopicPartition(name, index, offset)
+            for index in sorted(topic.partitions)
+            if not partition or index in partition
+        ]
+        futures = client.delete_records(wanted)
+        starts = {each.partition: done.result(WAIT_S) for each, done in futures.items()}
+    rows = [
+        {"topic": name, "partition": index, "start_offset": trimmed.low_watermark}
+        for index, trimmed in sorted(starts.items())
+    ]
+    if as_json:
+        show_json(rows)
+    else:
+        titles = ["TOPIC", "PARTITION", "START"]
+        show_table(titles, [[cell(value) for value in row.values()] for row in rows])
 
 
 def _report(

@@ -25,8 +25,11 @@ from penstock.cli.options import (
     Insecure,
     KafkaConfig,
     KafkaPort,
+    LogFormat,
+    LogFormatOption,
     LogLevel,
     LogLevelOption,
+    MetricsPort,
     ReadyAsJson,
 )
 from penstock.node.addresses import HTTP_PORT, LOCALHOST
@@ -62,6 +65,7 @@ def up(
     kafka_config: KafkaConfig = None,
     kafka_port: KafkaPort = None,
     http_port: HttpPort = None,
+    metrics_port: MetricsPort = None,
     with_http: Annotated[
         bool, typer.Option("--http/--no-http", help="Run the schema registry.")
     ] = True,
@@ -73,12 +77,14 @@ def up(
     settings: BrokerSettings = None,
     as_json: ReadyAsJson = False,
     log_level: LogLevelOption = LogLevel.WARNING,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run a broker and the schema registry on this machine until Ctrl-C."""
     _check_combination(folder, ephemeral, log, kafka_port, with_http, config, settings)
     broker = broker_options(
         folder, ephemeral=ephemeral, kafka_port=kafka_port, host=host, advertise=advertise,
         config=config, settings=settings, quick=True, insecure=insecure, log_level=log_level,
+        log_format=log_format, metrics_port=metrics_port,
     )  # fmt: skip
     http = HttpOptions(
         kafka=log.removeprefix(KAFKA_LOG),  # replaced by the broker's address once it is known
@@ -87,6 +93,7 @@ def up(
         http_port=HTTP_PORT if http_port is None else http_port,
         advertised_host=None if advertise is None else _host_of(advertise),
         log_level=log_level.value,
+        log_format=log_format.value,
         insecure=insecure,
         allowed_hosts=tuple(allowed_hosts or ()),
     )
@@ -153,6 +160,9 @@ def welcome(started: dict[str, Any], options: NodeOptions) -> str:
     rows = [("Kafka", kafka, "any Kafka client" if options.broker else "existing cluster")]
     if http:
         rows.append(("Schema registry", http, f"API reference: {http}/docs"))
+    if started["metrics"]:
+        note = "Prometheus: a target" if http is None else "Prometheus: http_sd_configs"
+        rows.append(("Metrics", started["metrics"], note))
     if options.broker is None:
         rows.append(("Data", "in the cluster", "schemas in its topic _schemas"))
     else:

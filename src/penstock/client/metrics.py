@@ -6,7 +6,7 @@ prometheus_client.REGISTRY.register(ClientMetrics(registry, consumers=[consumer]
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -17,10 +17,10 @@ from prometheus_client.core import (
 
 from penstock.client.consumer import Consumer
 from penstock.client.registry import Registry
+from penstock.metrics import client_rows as rows
+from penstock.metrics.row import MetricRow
+from penstock.serde.errors import Reason
 from penstock.serde.serde_stats import LATENCY_BOUNDS_S, SerdeStats
-
-if TYPE_CHECKING:
-    from penstock.serde.errors import Reason
 
 
 class Measured(Protocol):
@@ -65,17 +65,14 @@ class ClientMetrics:
 def _of_registry(registry: Registry) -> Iterator[Metric]:
     stats = registry.request_stats
     counts = (
-        ("penstock_client_registry_requests", "Requests to the registry.", stats.requests),
-        ("penstock_client_registry_failures", "Failed requests to the registry.", stats.failures),
-        ("penstock_client_registry_seconds", "Time spent on these requests.", stats.seconds),
+        (rows.REGISTRY_REQUESTS, stats.requests),
+        (rows.REGISTRY_FAILURES, stats.failures),
+        (rows.REGISTRY_SECONDS, stats.seconds),
     )
-    for name, description, value in counts:
-        yield CounterMetricFamily(name, description, value)
-    ratio = GaugeMetricFamily(
-        "penstock_client_schema_cache_hit_ratio",
-        "Share of schemas found in the cache.",
-        labels=["cache"],
-    )
+    for row, value in counts:
+        yield CounterMetricFamily(row.name, row.help, value)
+    row = rows.CACHE_HIT_RATIO
+    ratio = GaugeMetricFamily(row.name, row.help, labels=row.labels)
     for name, cache in registry.cache_stats.items():
         ratio.add_metric([name], cache.hit_ratio)
     yield ratio
@@ -83,13 +80,10 @@ def _of_registry(registry: Registry) -> Iterator[Metric]:
 
 def _errors(reads: Iterable[tuple[str, SerdeStats]]) -> Metric:
     counts: Counter[tuple[str, Reason]] = Counter()
-    for _, stats in reads:
+    for known, stats in reads:
+        counts.update({(known, each): 0 for each in Reason})
         counts.update(stats.errors)
-    errors = CounterMetricFamily(
-        "penstock_client_deserialize_errors",
-        "Events that could not be read.",
-        labels=["subject", "reason"],
-    )
+    errors = _counter(rows.DESERIALIZE_ERRORS)
     for (subject, reason), count in counts.items():
         errors.add_metric([subject, str(reason)], count)
     return errors
@@ -98,16 +92,16 @@ def _errors(reads: Iterable[tuple[str, SerdeStats]]) -> Metric:
 def _serde(stats: Mapping[str, Iterable[tuple[str, SerdeStats]]]) -> Iterator[Metric]:
     events: Counter[tuple[str, str]] = Counter()
     seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for direction, rows in stats.items():
-        for subject, each in rows:
+    for direction, parts in stats.items():
+        for subject, each in parts:
             events[subject, direction] += each.events
             seconds[subject, direction] += each.seconds
-    families: tuple[tuple[str, str, Mapping[tuple[str, str], float]], ...] = (
-        ("penstock_client_serde_events", "Events read or written.", events),
-        ("penstock_client_serde_seconds", "Time spent reading or writing.", seconds),
+    families: tuple[tuple[MetricRow, Mapping[tuple[str, str], float]], ...] = (
+        (rows.SERDE_EVENTS, events),
+        (rows.SERDE_SECONDS, seconds),
     )
-    for name, description, counts in families:
-        family = CounterMetricFamily(name, description, labels=["subject", "direction"])
+    for row, counts in families:
+        family = _counter(row)
         for labels, count in counts.items():
             family.add_metric(labels, count)
         yield family
@@ -120,13 +114,12 @@ def _latency(
 ) -> Metric:
     """The time per event, or the average in a batch."""
     counts: dict[tuple[str, str], list[int]] = {}
-    for direction, rows in stats.items():
-        for subject, each in rows:
+    for direction, parts in stats.items():
+        for subject, each in parts:
             known = counts.get((subject, direction), [0] * len(each.by_latency))
             counts[subject, direction] = list(map(sum, zip(known, each.by_latency, strict=True)))
-    family = HistogramMetricFamily(
-        "penstock_client_serde_latency_seconds", "Time per event.", labels=["subject", "direction"]
-    )
+    row = rows.SERDE_LATENCY
+    family = HistogramMetricFamily(row.name, row.help, labels=row.labels)
     bounds = [*(f"{bound:g}" for bound in LATENCY_BOUNDS_S), "+Inf"]
     for labels, by_latency in counts.items():
         buckets = list(zip(bounds, accumulate(by_latency), strict=True))
@@ -135,16 +128,14 @@ def _latency(
 
 
 def _of_consumers(consumers: Iterable[Consumer]) -> Iterator[Metric]:
-    counts = {
-        "penstock_client_consumer_pauses": (
-            lambda each: each.flow_stats.pauses,
-            "Times the queue was full.",
-        ),
-        "penstock_client_consumer_records": (
-            lambda each: each.flow_stats.taken,
-            "Taken by the program.",
-        ),
-        "penstock_client_quarantined": (lambda each: each.quarantined, "Sent to quarantine."),
-    }
-    for name, (count, description) in counts.items():
-        yield CounterMetricFamily(name, description, sum(map(count, consumers)))
+    counts = (
+        (rows.CONSUMER_PAUSES, lambda each: each.flow_stats.pauses),
+        (rows.CONSUMER_RECORDS, lambda each: each.flow_stats.taken),
+        (rows.QUARANTINED, lambda each: each.quarantined),
+    )
+    for row, count in counts:
+        yield CounterMetricFamily(row.name, row.help, sum(map(count, consumers)))
+
+
+def _counter(row: MetricRow) -> CounterMetricFamily:
+    return CounterMetricFamily(row.name, row.help, labels=row.labels)

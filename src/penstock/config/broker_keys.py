@@ -113,6 +113,12 @@ _IDENTITY: Final = (
     ),
     _key("advertised.listeners", ValueType.LIST, None, doc="The address that clients are given."),
     _key("log.dirs", ValueType.LIST, None, doc="The log directory."),
+    _key(
+        "penstock.metrics.listener",
+        ValueType.STRING,
+        None,
+        doc="Where the broker serves its metrics. Shown, never set: use `--metrics-port`.",
+    ),
 )
 
 _NETWORK: Final = (

@@ -21,7 +21,7 @@ from penstock.gateway.errors import (
 from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.json_responses import error_response
 from penstock.gateway.produce.gateway_producer import GatewayProducer
-from penstock.gateway.routes import fetching, health, producing, topics
+from penstock.gateway.routes import fetching, producing, topics
 from penstock.http.body_types import JSON, METHODS_WITH_BODY, refused_type
 from penstock.http.site import App, HttpService, Receive, Scope, Send, refuse
 from penstock.serde.errors import ClientError
@@ -29,7 +29,7 @@ from penstock.version import __version__
 
 logger: Final = logging.getLogger(__name__)
 
-ROOTS: Final = frozenset((b"topics", b"consumer-groups", b"cluster", b"health"))
+ROOTS: Final = frozenset((b"topics", b"consumer-groups", b"cluster"))
 _BELOW: Final = (Refused, OSError, Malformed, ClientError)
 
 
@@ -44,7 +44,6 @@ def build(node: GatewayNode, routers: Sequence[APIRouter] = ()) -> FastAPI:
         openapi_url=None,
     )
     for router in (
-        health.checking(node),
         topics.describing(node),
         topics.changing(node),
         producing.producing(node, GatewayProducer(node)),
@@ -117,7 +116,7 @@ class GatewayFront:
             if reason is not None:
                 await refuse(send, service, 415, "unsupported_media_type", reason)
                 return
-        if path.endswith("/stream") or path.startswith("/health/"):
+        if path.endswith("/stream"):
             await self._app(scope, receive, send)
         elif self._running >= self._node.settings.requests_max:
             await _refuse_busy(self._node.settings.requests_max, scope, receive, send)

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -262,7 +262,7 @@ class AsyncCluster(AsyncClosing):
             drive.close()
             _abandon(tickets)
 
-    async def stream(self, operation: StreamOperation[T]) -> AsyncIterator[T]:
+    async def stream(self, operation: StreamOperation[T]) -> AsyncGenerator[T, None]:
         """Perform an operation that emits items."""
         drive = Drive(operation(self.routes))
         tickets: list[_Ticket] = []

@@ -5,3 +5,4 @@ from typing import Final
 LOCALHOST: Final = "127.0.0.1"
 KAFKA_PORT: Final = 9092
 HTTP_PORT: Final = 8081
+METRICS_PORT: Final = 9404  # of a broker; the HTTP process serves its metrics on its own port

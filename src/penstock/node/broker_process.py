@@ -6,18 +6,18 @@ input ends, because then the parent has ended.
 """
 
 import json
-import logging
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.node.child_process import LOG_FORMAT, stop_with_parent
+from penstock.node.child_process import stop_with_parent
+from penstock.node.log_output import TEXT, configure_logging
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class BrokerOptions:
     folder: str | None = None
     ephemeral: bool = False  # a new folder, removed at the end
     kafka_port: int | None = None
+    metrics_port: int | None = None  # None: the usual one, or any if that is in use
     host: str | None = None
     advertised: str | None = None  # HOST or HOST:PORT
     properties: str | None = None
@@ -34,6 +35,7 @@ class BrokerOptions:
     quick: bool = False
     insecure: bool = False  # may listen on addresses that other machines reach
     log_level: str = "INFO"
+    log_format: str = TEXT
     node_id: int | None = None
     voters: str | None = None  # of a new cluster: 1@host:port,2@host:port
     join: str | None = None  # a cluster that this broker joins: host:port,host:port
@@ -63,7 +65,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
         return 1
     # Where hypothesis is installed, kio prepares its types for it: a third of the start-up time.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # None: cannot be imported
-    logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
+    configure_logging("broker", options.log_level, options.log_format)
     from penstock.broker.lifecycle import WrongClusterError
     from penstock.errors import Malformed
     from penstock.log import LogDirectoryError
@@ -76,9 +78,10 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
         with _folder(options) as folder:
             settings = _settings(options, folder)
 
-            def on_ready(port: int) -> None:
+            def on_ready(port: int, metrics: str) -> None:
                 kafka = f"{bracketed(settings.shown_host)}:{settings.shown_port(port)}"
                 where = {"kafka": kafka, "port": port, "dir": str(settings.folder)}
+                where["metrics"] = metrics
                 announce({**where, "pid": os.getpid()})
                 if watch:
                     stop_with_parent()
@@ -118,6 +121,7 @@ def _settings(options: BrokerOptions, folder: Path | None) -> Any:
         cluster_id=options.cluster_id,
         rack=options.rack,
     )
+    settings = replace(settings, metrics_port=options.metrics_port)
     warn_if_exposed(settings.host)
     return settings
 

@@ -1,4 +1,4 @@
-"""What the child processes of a node have in common: their log lines, and their end.
+"""What the child processes of a node have in common: their end.
 
 Imports nothing heavy: a process loads it first.
 """
@@ -8,9 +8,6 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Final
-
-LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def stop_with_parent() -> None:

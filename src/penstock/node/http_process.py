@@ -15,8 +15,9 @@ from importlib import import_module
 from typing import Any, Final
 
 from penstock.node.addresses import HTTP_PORT, LOCALHOST
-from penstock.node.child_process import LOG_FORMAT, stop_with_parent
+from penstock.node.child_process import stop_with_parent
 from penstock.node.listen_address import bracketed
+from penstock.node.log_output import TEXT, configure_logging
 
 LATER: Final = "-"
 
@@ -37,6 +38,7 @@ class HttpOptions:
     topic: str = "_schemas"
     session_ms: int = 6_000  # until a failed primary is replaced
     log_level: str = "INFO"
+    log_format: str = TEXT
     insecure: bool = False  # may listen on addresses that other machines reach
     allowed_hosts: tuple[str, ...] = ()  # more names that `Host` may have; "*": any
     head_s: float = 10.0  # for the head of a request to arrive
@@ -81,7 +83,7 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
         announce({"error": "python -O removes the checks that protect the log: start without -O"})
         return 1
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # kio would prepare for it
-    logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
+    configure_logging("http", options.log_level, options.log_format)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     from confluent_kafka import KafkaException
 

@@ -12,9 +12,10 @@ import logging
 import random
 import secrets
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import uuid4
 
 import uvloop
@@ -52,6 +53,7 @@ from penstock.log import LogDirectory, LogDirectoryIdentity, OpenFiles
 from penstock.log.log_dir import PartitionLogStore
 from penstock.log.log_dir_identity import load_identity
 from penstock.model import Millis, Offset
+from penstock.node.broker_monitor import BrokerMonitor
 from penstock.node.clocks import SYSTEM_CLOCKS, Clocks
 from penstock.node.listen_address import CannotListenError, bracketed
 from penstock.node.metadata_folder import open_metadata, report_recovery, set_strays_aside
@@ -63,13 +65,15 @@ from penstock.upkeep.settings import UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Coroutine, Iterator
 
     from penstock.broker.quorum.metadata_log import MetadataLog
     from penstock.consensus.raft import OffsetAndEpoch, RoleChange
 
 
 logger: Final = logging.getLogger(__name__)
+
+OnReady: TypeAlias = Callable[[int, str], None]  # the port for clients, the URL of the metrics
 
 SESSION_IDS_END: Final = 1 << 31
 STATUS_INTERVAL_S: Final = 1.0  # at most this often, however short the rounds of upkeep are
@@ -386,24 +390,30 @@ def open_folder(settings: NodeSettings) -> tuple[LogDirectory, LogDirectoryIdent
     return LogDirectory.open(settings.folder, files, identity=identity), identity
 
 
-async def serve(settings: NodeSettings, on_ready: Callable[[int], None]) -> None:
-    """Run a broker until SIGTERM or SIGINT; `on_ready` gets the port."""
+async def serve(settings: NodeSettings, on_ready: OnReady) -> None:
+    """Run a broker until SIGTERM or SIGINT; `on_ready` gets the port and the URL of its metrics."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    monitor = BrokerMonitor(settings)
+    settings = await monitor.start()
     folder, identity = open_folder(settings)
     gc.disable()  # almost nothing that a start makes is garbage, and there is much to look at
     try:
         running = RunningBroker(settings, folder, identity)
         running.failed.add_done_callback(lambda _: stopping.set())
-        on_ready(await running.start())
+        port = await running.start()
+        monitor.attach(running)
+        on_ready(port, monitor.url)
     except BaseException:
         _release(folder)
         raise
     await stopping.wait()
     logger.info("stopping")
+    monitor.detach()
     await running.stop()
+    await monitor.close()
 
 
 def _release(folder: LogDirectory) -> None:
@@ -414,7 +424,7 @@ def _release(folder: LogDirectory) -> None:
         folder.release()
 
 
-def run_broker(settings: NodeSettings, on_ready: Callable[[int], None]) -> None:
+def run_broker(settings: NodeSettings, on_ready: OnReady) -> None:
     """Run a broker in this process until it is stopped."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(settings, on_ready))

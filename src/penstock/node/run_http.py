@@ -24,7 +24,6 @@ from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.settings import gateway_settings
 from penstock.gateway.streams.stream_hub import StreamHub
 from penstock.gateway.streams.stream_messages import websocket_schema
-from penstock.gateway.streams.stream_metrics import StreamMetrics
 from penstock.gateway.streams.stream_routes import streaming
 from penstock.http import openapi_page
 from penstock.http.guard import Guard
@@ -34,6 +33,8 @@ from penstock.http.site import HttpService, Site
 from penstock.http.websocket_protocol import TransportWebSocketProtocol
 from penstock.link.settings import read_properties
 from penstock.model import Millis
+from penstock.monitor.http_counts import HttpCounts
+from penstock.node.http_monitor import MONITOR_ROOTS, HttpMonitor
 from penstock.node.http_process import HttpOptions
 from penstock.node.listen_address import CannotListenError, raise_file_limit
 from penstock.registry.election import Election, PrimaryCandidate
@@ -112,8 +113,10 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
     topic_settings = SchemaTopicSettings(kafka, topic=options.topic, transactional_id=options.group)
     node = RegistryNode(topic_settings, clock)
     forwarder = Forwarder(node, candidate.url)
+    address = f"{candidate.host}:{candidate.port}"
     election = Election(node, kafka, options.group, candidate, session_ms=options.session_ms)
     gateway = GatewayNode(gateway_settings(kafka, candidate.url, options.gateway))
+    monitor = HttpMonitor(options, kafka, address, node, gateway, clock)
     try:
         await node.start()
         election.start()
@@ -121,18 +124,19 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         gc.freeze()  # these objects live until the end: exclude them from collections
         sys.setswitchinterval(SWITCH_S)
         streams = StreamHub(gateway)
-        metrics = [StreamMetrics(streams)]
-        front = build_registry(registry_app(), node, forwarder, metrics)
-        site = _site(options, front, gateway, streams)
+        front = build_registry(registry_app(), node, forwarder)
+        monitor.start(front, streams)
+        app = monitor.count(_site(options, front, gateway, streams, monitor))
         server = Server(
             lambda: on_ready(candidate.url),
             streams.end_streams,
-            _config(front, site, _limits(options)),
+            _config(front, app, _limits(options)),
         )
         await _serve_until_signal(server, listener)
     finally:
         listener.close()
         await gateway.stop()
+        await monitor.stop()
         await election.stop()
         await forwarder.close()
         await node.stop()
@@ -150,16 +154,23 @@ def registry_app() -> FastAPI:
     )
 
 
-def _site(options: HttpOptions, front: Front, gateway: GatewayNode, streams: StreamHub) -> Site:
+def _site(
+    options: HttpOptions,
+    front: Front,
+    gateway: GatewayNode,
+    streams: StreamHub,
+    monitor: HttpMonitor,
+) -> Site:
     """All services behind one address."""
     gateway_app = build_gateway(gateway, [streaming(streams)])
-    documents = (front.app.openapi, gateway_app.openapi)
+    documents = (front.app.openapi, gateway_app.openapi, monitor.app.openapi)
     guard = Guard(
         (options.host, options.shown_host, *options.allowed_hosts), options.allowed_origins
     )
     services = (
         HttpService(front, ROOTS, _registry_error),
         HttpService(reference(documents, _DOCUMENTS), openapi_page.ROOTS, _registry_error),
+        HttpService(monitor.app, MONITOR_ROOTS, _registry_error),
         gateway_service(GatewayFront(gateway, gateway_app)),
     )
     return Site(services, guard, logs_access=options.logs_access)
@@ -176,10 +187,10 @@ def _limits(options: HttpOptions) -> ConnectionLimits:
     return ConnectionLimits(options.head_s, options.body_s, connections_max)
 
 
-def _config(front: Front, site: Site, limits: ConnectionLimits) -> uvicorn.Config:
+def _config(front: Front, app: HttpCounts, limits: ConnectionLimits) -> uvicorn.Config:
     protocol = partial(RepeatingProtocol, front.repeat, limits, front.closed)
     return uvicorn.Config(
-        site,
+        app,
         http=protocol,  # type: ignore[arg-type]  # a factory
         proxy_headers=False,  # no service depends on the client's address behind a proxy
         loop="none",

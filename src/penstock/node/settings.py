@@ -67,6 +67,7 @@ class NodeSettings:
     voters: tuple[VoterAddress, ...] = ()  # of a new cluster; none: this broker alone
     join: tuple[Address, ...] = ()  # servers of a cluster that this broker joins without a vote
     cluster_id: str | None = None  # of a new cluster; None: the first controller draws one
+    metrics_port: int | None = None  # None: the usual one, or any if that is in use
     static: dict[str, str] = field(default_factory=dict)  # broker keys, as given
 
     @property

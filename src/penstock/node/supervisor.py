@@ -186,7 +186,9 @@ def supervise(
             kafka = kafka or http_options.kafka
             http.configure(replace(http_options, kafka=kafka))
             url = http.wait_ready()["http"]
-        on_ready({"kafka": kafka, "http": url, "pid": os.getpid(), "dir": report["dir"]})
+        metrics = report.get("metrics") if url is None else f"{url}/metrics/targets"
+        where = {"kafka": kafka, "http": url, "metrics": metrics}
+        on_ready({**where, "pid": os.getpid(), "dir": report["dir"]})
         ended, _, _ = select.select(children, [], [])  # readable only when one ends
     except _StopRequested:
         return 0

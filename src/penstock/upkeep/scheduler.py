@@ -142,6 +142,8 @@ class Upkeep:
     ) -> None:
         self.stats: Final = UpkeepStats()
         self.corrupt: dict[TopicPartition, str] = {}  # not compacted until the broker is restarted
+        self.dirty_ratios: dict[str, float] = {}  # of the topics that may be compacted
+        self.compacted_at: Millis = NO_TIMESTAMP  # end of the last round of compaction
         self.failing: dict[tuple[TopicPartition, str], str] = {}  # duty, and its last error
         self._partitions = partitions
         self._worker = worker
@@ -215,6 +217,7 @@ class Upkeep:
         """Compact until nothing is dirty; stop a worker that was idle for a while."""
         while await self.compact_one():
             self._worked_at = self._steady_clock()
+        self.compacted_at = self._clock()
         if self._steady_clock() - self._worked_at >= self._intervals.worker_idle_ms:
             await self._worker.stop()
 
@@ -277,9 +280,13 @@ class Upkeep:
         partitions = list(self._partitions())
         self._remove_deleted(partitions)
         candidates = []
+        ratios: dict[str, float] = {}
         for target in partitions:
             partition = target.log.topic_partition
-            if not target.compaction.compact or partition in self.corrupt:
+            if not target.compaction.compact:
+                continue
+            ratios.setdefault(partition.topic, 0.0)
+            if partition in self.corrupt:
                 continue
             if self._retry_at.get(partition, steady_now) > steady_now:
                 continue
@@ -287,6 +294,9 @@ class Upkeep:
                 cleanable = cleanable_range(self._facts(target), target.compaction, now)
                 if cleanable is not None:
                     candidates.append(CompactionCandidate(target, cleanable))
+                    ratio = max(ratios[partition.topic], cleanable.dirty_ratio)
+                    ratios[partition.topic] = ratio
+        self.dirty_ratios = ratios
         return dirtiest(candidates)
 
     def _remove_deleted(self, partitions: Iterable[UpkeepTarget]) -> None:

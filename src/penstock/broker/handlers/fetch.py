@@ -235,6 +235,8 @@ class _Attempt:
             if rows is None:
                 rows = by_topic[position.topic] = []
             rows.append(result)
+            if result.records and position.partition is not None:
+                position.partition.counts.sent_bytes += len(result.records)
             if result.current_leader is not None:
                 leaders.append(result.current_leader)
         if context.broker.quotas.limits_bytes:

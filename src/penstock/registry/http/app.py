@@ -1,13 +1,11 @@
 """The registry as an HTTP application: its routes, its errors, and the cache in front of it."""
 
 import logging
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -21,20 +19,11 @@ from penstock.registry.registry_node import NotPrimaryError, RegistryNode
 logger: Final = logging.getLogger(__name__)
 
 
-def build(
-    app: FastAPI,
-    node: RegistryNode,
-    forwarder: Forwarder,
-    collectors: Sequence[Collector] = (),
-) -> Front:
-    """Add the registry's routes to an application; returns what serves in front of it.
-
-    `/metrics` has the registry's own and those of the collectors.
-    """
+def build(app: FastAPI, node: RegistryNode, forwarder: Forwarder) -> Front:
+    """Add the registry's routes to an application; returns what serves in front of it."""
     front = Front(node, app)
     for router in (
         node_info.about(node),
-        node_info.metrics(node, front, collectors),
         subjects.registering(node),
         subjects.listing(node),
         subjects.reading_versions(node),

@@ -1,0 +1,62 @@
+"""How busy an event loop is: its longest turn lately, and the share of time that it computes.
+
+A timer that is due every 20 ms measures how late it runs. So a turn is seen as up to 20 ms shorter
+than it was, and nothing is added to the turns themselves.
+"""
+
+import asyncio
+import time
+from collections import deque
+from typing import Final
+
+TICK_S: Final = 0.02
+WINDOW_S: Final = 10.0
+WINDOWS: Final = 6  # what is shown covers the last minute
+
+
+class LoopWatch:
+    """Watches the running loop from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._longest: deque[float] = deque([0.0], maxlen=WINDOWS)
+        self._due_at = self._window_ends_at = 0.0
+        self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOWS)  # time, CPU time
+
+    def start(self) -> None:
+        now = self._loop.time()
+        self._window_ends_at = now + WINDOW_S
+        self._busy.append((now, time.thread_time()))
+        self._wait(now)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def turn_max_s(self) -> float:
+        """The longest turn of the last minute."""
+        return max(self._longest)
+
+    @property
+    def busy_ratio(self) -> float:
+        """CPU time of the loop's thread per second, in the last minute."""
+        began_at, spent_s = self._busy[0]
+        passed_s = self._loop.time() - began_at
+        return min((time.thread_time() - spent_s) / passed_s, 1.0) if passed_s > 0 else 0.0
+
+    def _wait(self, now: float) -> None:
+        self._due_at = now + TICK_S
+        self._timer = self._loop.call_at(self._due_at, self._tick)
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        late_s = now - self._due_at
+        if late_s > self._longest[-1]:
+            self._longest[-1] = late_s
+        if now >= self._window_ends_at:
+            self._window_ends_at = now + WINDOW_S
+            self._longest.append(0.0)
+            self._busy.append((now, time.thread_time()))
+        self._wait(now)
