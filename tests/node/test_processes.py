@@ -58,7 +58,8 @@ def end_offset(bootstrap: str) -> int:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_up_reports_its_address_serves_and_stops_cleanly(tmp_path: Path, number: int) -> None:
     process, report = start_up("--dir", str(tmp_path))
-    assert set(report) == {"kafka", "http", "metrics", "pid", "dir"}
+    assert set(report) == {"kafka", "http", "metrics", "pid", "dir", "brokers"}
+    assert [(each["id"], each["kafka"]) for each in report["brokers"]] == [(1, report["kafka"])]
     assert (report["http"], report["pid"], report["dir"]) == (None, process.pid, str(tmp_path))
     assert produced(report["kafka"])
     assert end(process, number) == 0

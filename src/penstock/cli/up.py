@@ -1,10 +1,12 @@
 """`penstock up`: run a node on this machine until Ctrl-C.
 
-The log is a broker of this node, or with `--log kafka:HOST:PORT` an existing cluster: then no
-broker is started, and everything above the log uses that cluster.
+The log is a broker of this node, several with `--brokers`, or with `--log kafka:HOST:PORT` an
+existing cluster: then no broker is started, and everything above the log uses that cluster.
 """
 
 import json
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -32,20 +34,36 @@ from penstock.cli.options import (
     MetricsPort,
     ReadyAsJson,
 )
-from penstock.node.addresses import HTTP_PORT, LOCALHOST
+from penstock.node.addresses import DEFAULT_FOLDER, HTTP_PORT, LOCALHOST
 from penstock.node.broker_process import BrokerOptions
 from penstock.node.http_process import HttpOptions
+from penstock.node.local_cluster import check_folder, local_cluster
 from penstock.node.supervisor import CannotStartError, supervise
 
 OWN_LOG: Final = "penstock"
 KAFKA_LOG: Final = "kafka:"
+BROKERS_MAX: Final = 9
+BrokerCount = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=BROKERS_MAX,
+        help="Number of brokers, each a process. They use consecutive ports from --kafka-port "
+        "and the folders broker-1, broker-2, ... of --dir.",
+    ),
+]
+Racks = Annotated[
+    str | None, typer.Option(help="Racks of the brokers in turn, separated by commas.")
+]
 
 
 class NodeOptions(NamedTuple):
     """What is started."""
 
-    broker: BrokerOptions | None  # None: an existing cluster is used
+    broker: BrokerOptions | None  # what all brokers share; None: an existing cluster is used
     http: HttpOptions | None
+    brokers: int = 1
+    racks: tuple[str, ...] = ()
 
 
 def up(
@@ -63,6 +81,8 @@ def up(
         ),
     ] = OWN_LOG,
     kafka_config: KafkaConfig = None,
+    brokers: BrokerCount = 1,
+    racks: Racks = None,
     kafka_port: KafkaPort = None,
     http_port: HttpPort = None,
     metrics_port: MetricsPort = None,
@@ -79,8 +99,9 @@ def up(
     log_level: LogLevelOption = LogLevel.WARNING,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Run a broker and the schema registry on this machine until Ctrl-C."""
+    """Run a broker, or several, and the schema registry on this machine until Ctrl-C."""
     _check_combination(folder, ephemeral, log, kafka_port, with_http, config, settings)
+    rack_names = _check_cluster(brokers, racks, log, advertise)
     broker = broker_options(
         folder, ephemeral=ephemeral, kafka_port=kafka_port, host=host, advertise=advertise,
         config=config, settings=settings, quick=True, insecure=insecure, log_level=log_level,
@@ -99,7 +120,9 @@ def up(
     )
     if log != OWN_LOG:
         _check_reachable(http.kafka)
-    options = NodeOptions(broker if log == OWN_LOG else None, http if with_http else None)
+    options = NodeOptions(
+        broker if log == OWN_LOG else None, http if with_http else None, brokers, rack_names
+    )
     raise typer.Exit(_run(options, as_json=as_json))
 
 
@@ -129,6 +152,20 @@ def _check_combination(
         raise typer.BadParameter(f"--no-http with --log {KAFKA_LOG}HOST:PORT leaves nothing to run")
 
 
+def _check_cluster(
+    brokers: int, racks: str | None, log: str, advertise: str | None
+) -> tuple[str, ...]:
+    """The racks."""
+    if brokers > 1 and log != OWN_LOG:
+        raise typer.BadParameter(f"--log {log} starts no broker: remove --brokers")
+    if brokers > 1 and advertise is not None and _host_of(advertise) != advertise:
+        raise typer.BadParameter("--advertise with several brokers is a HOST: each has its port")
+    names = tuple(name.strip() for name in (racks or "").split(",") if name.strip())
+    if racks is not None and (brokers == 1 or not names):
+        raise typer.BadParameter("--racks names the racks of several --brokers: a,b,c")
+    return names
+
+
 def _check_reachable(kafka: str) -> None:
     from penstock.cli.connect import check_reachable  # loads a Kafka client
 
@@ -145,13 +182,28 @@ def _run(options: NodeOptions, *, as_json: bool) -> int:
         typer.echo(json.dumps(started) if as_json else welcome(started, options))
 
     try:
-        return supervise(options.broker, options.http, on_ready)
+        with ExitStack() as temporary:
+            return supervise(_brokers(options, temporary), options.http, on_ready)
     except CannotStartError as reason:
         show_server_error("penstock up", str(reason), REFUSED)
         return REFUSED
     except BrokenPipeError:
         typer.echo("penstock up: stopped, because standard output was closed", err=True)
         return 1
+
+
+def _brokers(options: NodeOptions, temporary: ExitStack) -> list[BrokerOptions]:
+    """The options of each broker that is started."""
+    shared, count = options.broker, options.brokers
+    if shared is None:
+        return []
+    folder = Path(shared.folder or DEFAULT_FOLDER)
+    if shared.ephemeral and count > 1:
+        made = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
+        folder = Path(temporary.enter_context(made))
+    elif not shared.ephemeral:
+        check_folder(folder, count)
+    return [shared] if count == 1 else local_cluster(shared, folder, count, options.racks)
 
 
 def welcome(started: dict[str, Any], options: NodeOptions) -> str:

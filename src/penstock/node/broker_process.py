@@ -70,7 +70,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
     from penstock.errors import Malformed
     from penstock.log import LogDirectoryError
     from penstock.node.listen_address import CannotListenError, bracketed, raise_file_limit
-    from penstock.node.run_broker import run_broker
+    from penstock.node.serve_broker import serve_broker
     from penstock.node.settings import InvalidSettingsError
 
     raise_file_limit()
@@ -82,11 +82,12 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
                 kafka = f"{bracketed(settings.shown_host)}:{settings.shown_port(port)}"
                 where = {"kafka": kafka, "port": port, "dir": str(settings.folder)}
                 where["metrics"] = metrics
-                announce({**where, "pid": os.getpid()})
+                rack = {} if settings.rack is None else {"rack": settings.rack}
+                announce({"id": settings.node_id, **where, "pid": os.getpid(), **rack})
                 if watch:
                     stop_with_parent()
 
-            run_broker(settings, on_ready)
+            serve_broker(settings, on_ready)
     except (
         InvalidSettingsError,
         CannotListenError,

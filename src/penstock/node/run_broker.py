@@ -1,4 +1,4 @@
-"""One broker process: builds its parts, joins the cluster, serves, and stops in order.
+"""One broker: builds its parts, joins the cluster, serves, and stops in order.
 
 The order of a stop is the reverse of the dependencies: leaders move away, no new requests, pending
 requests are answered, the services close, then the logs, and last the clean-shutdown file.
@@ -11,14 +11,10 @@ import gc
 import logging
 import random
 import secrets
-import signal
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
-
-import uvloop
 
 from penstock.broker.active_controller import ActiveController
 from penstock.broker.broker import Broker, Endpoint
@@ -53,7 +49,6 @@ from penstock.log import LogDirectory, LogDirectoryIdentity, OpenFiles
 from penstock.log.log_dir import PartitionLogStore
 from penstock.log.log_dir_identity import load_identity
 from penstock.model import Millis, Offset
-from penstock.node.broker_monitor import BrokerMonitor
 from penstock.node.clocks import SYSTEM_CLOCKS, Clocks
 from penstock.node.listen_address import CannotListenError, bracketed
 from penstock.node.metadata_folder import open_metadata, report_recovery, set_strays_aside
@@ -72,8 +67,6 @@ if TYPE_CHECKING:
 
 
 logger: Final = logging.getLogger(__name__)
-
-OnReady: TypeAlias = Callable[[int, str], None]  # the port for clients, the URL of the metrics
 
 SESSION_IDS_END: Final = 1 << 31
 STATUS_INTERVAL_S: Final = 1.0  # at most this often, however short the rounds of upkeep are
@@ -103,6 +96,7 @@ class RunningBroker:
     server: Listener
     lifecycle: BrokerLifecycle
     upkeep: Upkeep
+    is_joined: bool = False  # takes part in the quorum: `stop` must end that
 
     def __init__(
         self,
@@ -213,9 +207,11 @@ class RunningBroker:
         )
         where = f"{bracketed(settings.host)}:{port}"
         self.image.static["listeners"] = f"{self.server.name}://{where}"
+        self.lifecycle = self._build_lifecycle(endpoint)
         self._join_quorum(endpoint)
+        self.is_joined = True
         await self.follower.caught_up()
-        await self._register(endpoint)
+        await self._register()
         self.flusher.start()
         self.lifecycle.start()
         await self.lifecycle.unfenced()
@@ -249,11 +245,8 @@ class RunningBroker:
         self.follower.start(quorum)
         quorum.start()
 
-    async def _register(self, endpoint: Endpoint) -> None:
-        """Become a broker of the cluster, then open the partitions that it says are here."""
-        boot = boot_id()
-        last_epoch = previous_epoch(self.folder.path, boot, was_clean=self.folder.was_clean)
-        self.lifecycle = BrokerLifecycle(
+    def _build_lifecycle(self, endpoint: Endpoint) -> BrokerLifecycle:
+        return BrokerLifecycle(
             self.client,
             endpoint=endpoint,
             incarnation=uuid4(),
@@ -261,6 +254,11 @@ class RunningBroker:
             applied_offset=lambda: self.follower.applied.offset,
             interval_ms=Millis(self.settings.values.integer("broker.heartbeat.interval.ms")),
         )
+
+    async def _register(self) -> None:
+        """Become a broker of the cluster, then open the partitions that it says are here."""
+        boot = boot_id()
+        last_epoch = previous_epoch(self.folder.path, boot, was_clean=self.folder.was_clean)
         epoch = await self.lifecycle.register(last_epoch)
         await self.follower.applied_up_to(Offset(epoch + 1))
         if not self.folder.was_clean:  # a clean stop leaves none
@@ -331,6 +329,10 @@ class RunningBroker:
         with suppress(OSError):
             remove_status(self.folder.path)
 
+    def skip_hand_over(self) -> None:
+        """Stop without waiting for other brokers: they stop too."""
+        self.lifecycle.close()
+
     def _answer_pending(self) -> None:
         self.partitions.abandon()
         self.groups.close()  # members whose join waits for others
@@ -388,45 +390,3 @@ def open_folder(settings: NodeSettings) -> tuple[LogDirectory, LogDirectoryIdent
     identity = LogDirectoryIdentity(cluster_id, settings.node_id, directory_id)
     files = OpenFiles(settings.values.integer("penstock.open.files.max"))
     return LogDirectory.open(settings.folder, files, identity=identity), identity
-
-
-async def serve(settings: NodeSettings, on_ready: OnReady) -> None:
-    """Run a broker until SIGTERM or SIGINT; `on_ready` gets the port and the URL of its metrics."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    monitor = BrokerMonitor(settings)
-    settings = await monitor.start()
-    folder, identity = open_folder(settings)
-    gc.disable()  # almost nothing that a start makes is garbage, and there is much to look at
-    try:
-        running = RunningBroker(settings, folder, identity)
-        running.failed.add_done_callback(lambda _: stopping.set())
-        port = await running.start()
-        monitor.attach(running)
-        on_ready(port, monitor.url)
-    except BaseException:
-        _release(folder)
-        raise
-    await stopping.wait()
-    logger.info("stopping")
-    monitor.detach()
-    await running.stop()
-    await monitor.close()
-
-
-def _release(folder: LogDirectory) -> None:
-    """The start failed: what was clean before is clean still."""
-    try:
-        folder.close()
-    except OSError:
-        folder.release()
-
-
-def run_broker(settings: NodeSettings, on_ready: OnReady) -> None:
-    """Run a broker in this process until it is stopped."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(settings, on_ready))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the end

@@ -22,10 +22,9 @@ from penstock.coordination.controller.settings import ControllerSettings
 from penstock.errors import Refused
 from penstock.link.settings import Address, read_bootstrap
 from penstock.model import NodeId
-from penstock.node.addresses import KAFKA_PORT, LOCALHOST
+from penstock.node.addresses import DEFAULT_FOLDER, KAFKA_PORT, LOCALHOST
 from penstock.node.listen_address import NotAllowedError, check_exposure
 
-DEFAULT_FOLDER: Final = Path("penstock-data")  # in the working directory
 PORT_LAST: Final = 65535
 # A single node for one user: groups need not wait for more members. As in Kafka's sample files.
 QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}

@@ -1,5 +1,7 @@
 """Supervises the processes of `penstock up`: starts them, reports when all are ready, stops them.
 
+A single broker that ends ends all. One of several is started again, while the others serve.
+
 Imports nothing of what it starts, so that the broker starts before anything else is loaded.
 """
 
@@ -9,7 +11,9 @@ import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
@@ -24,6 +28,10 @@ READY_S: Final = 120.0  # after a hard stop a large folder is recovered first
 # 50 000, and several times that on a busy machine. Only one that hangs is killed.
 STOP_S: Final = 60.0
 EXIT_S: Final = 5.0  # from the end of a process's output to its exit
+HURRY_S: Final = 0.2  # between signals to a broker that must not wait for others
+RESTART_MIN_S: Final = 0.5  # after a broker's end; doubles while it keeps ending
+RESTART_MAX_S: Final = 30.0
+STEADY_S: Final = 60.0  # a broker that served this long is restarted as soon as at first
 
 
 class CannotStartError(Exception):
@@ -92,6 +100,17 @@ class ChildProcess:
             self._process.terminate()
         status = self.wait(within_s)
         return self.kill() if status is None else status
+
+    def hurry(self, within_s: float = STOP_S) -> int:
+        """Stop it without letting it wait for others: a second signal means that to a broker."""
+        give_up_at = time.monotonic() + within_s
+        while time.monotonic() < give_up_at:
+            if self._process.poll() is None:
+                self._process.terminate()
+            status = self.wait(HURRY_S)
+            if status is not None:
+                return status
+        return self.kill()
 
     def kill(self) -> int:
         """Kill it immediately; the exit status."""
@@ -162,42 +181,159 @@ class _Signals:
         raise _StopRequested
 
 
+class RestartedBroker:
+    """One of several brokers: started again whenever it ends, later each time it ends early."""
+
+    def __init__(self, options: BrokerOptions) -> None:
+        self._options = options
+        self._process = BrokerProcess(options)
+        self._is_ready = False
+        self._ready_at = 0.0
+        self._delay_s = RESTART_MIN_S
+        self.restart_at: float | None = None
+
+    def wait_ready(self) -> dict[str, Any]:
+        """Its report once it serves; CannotStartError with its reason."""
+        report = self._process.wait_ready()
+        self._is_ready, self._ready_at = True, time.monotonic()
+        return report
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has ended and is not started again yet."""
+        return self.restart_at is not None
+
+    def fileno(self) -> int:
+        """Readable when the process is ready again, or has ended."""
+        return self._process.fileno()
+
+    def on_readable(self) -> None:
+        """Note what its process did, and report it."""
+        try:
+            if not self._is_ready:
+                self.wait_ready()
+                _say(f"broker {self._options.node_id} serves again, pid {self._process.pid}")
+                return
+            status = self._process.wait(EXIT_S)
+            reason = f"ended with status {self._process.kill() if status is None else status}"
+        except CannotStartError as failure:
+            reason = f"did not start: {failure}"
+        now = time.monotonic()
+        if self._is_ready and now - self._ready_at >= STEADY_S:
+            self._delay_s = RESTART_MIN_S
+        _say(f"broker {self._options.node_id} {reason}; starting it again in {self._delay_s:g} s")
+        self.restart_at = now + self._delay_s
+        self._delay_s = min(2 * self._delay_s, RESTART_MAX_S)
+
+    def restart(self) -> None:
+        """Start it again; it is ready later."""
+        self.restart_at, self._is_ready = None, False
+        self._process = BrokerProcess(self._options)
+
+    def stop(self, *, hand_over: bool) -> None:
+        """Stop it, if it runs."""
+        if not self.is_waiting:
+            self._process.stop() if hand_over else self._process.hurry()
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"penstock up: {line}\n")
+    sys.stderr.flush()
+
+
+class Brokers:
+    """The brokers of a node."""
+
+    def __init__(self, options: Sequence[BrokerOptions]) -> None:
+        self._all = [RestartedBroker(each) for each in options]
+
+    def wait_ready(self) -> list[dict[str, Any]]:
+        """Their reports once all serve; CannotStartError with the reason of the first that fails.
+
+        All are waited for at the same time: those that start wait for those that fail.
+        """
+        reports: dict[RestartedBroker, dict[str, Any]] = {}
+        give_up_at = time.monotonic() + READY_S
+        while waiting := [broker for broker in self._all if broker not in reports]:
+            left_s = max(0.0, give_up_at - time.monotonic())
+            readable, _, _ = select.select(waiting, [], [], left_s)
+            if not readable:
+                raise CannotStartError(
+                    f"the brokers were not ready after {READY_S:g} s; see the lines above"
+                )
+            reports |= {broker: broker.wait_ready() for broker in readable}
+        return [reports[broker] for broker in self._all]
+
+    def watch(self, http: HttpProcess | None) -> bool:
+        """Restart brokers that end. Returns when one ends that is not: whether it is `http`."""
+        while True:
+            running = [broker for broker in self._all if not broker.is_waiting]
+            due = [broker.restart_at for broker in self._all if broker.restart_at is not None]
+            timeout_s = max(0.0, min(due) - time.monotonic()) if due else None
+            children: list[RestartedBroker | HttpProcess] = [*running]
+            readable, _, _ = select.select(
+                [*children, http] if http else children, [], [], timeout_s
+            )
+            for child in readable:
+                if isinstance(child, HttpProcess) or len(self._all) == 1:
+                    return child is http
+                child.on_readable()
+            for broker in self._all:
+                if broker.restart_at is not None and broker.restart_at <= time.monotonic():
+                    broker.restart()
+
+    def stop(self) -> None:
+        """Stop one after the other, so that leaders move to those that are left.
+
+        The last two cannot wait for consent: without a majority there is no controller to give it.
+        """
+        last = len(self._all) - 1
+        for index, broker in enumerate(self._all):
+            broker.stop(hand_over=last == 0 or index < last - 1)
+
+
 def supervise(
-    options: BrokerOptions | None,
+    options: Sequence[BrokerOptions],
     http_options: HttpOptions | None,
     on_ready: Callable[[dict[str, Any]], None],
 ) -> int:
-    """Run until a signal arrives or a process ends; the exit status.
+    """Run until a signal arrives or a process ends that is not restarted; the exit status.
 
-    Without `http_options` only the broker is started. With both, their `kafka` is replaced by the
-    broker's address. Without `options` no broker is started: `kafka` is an existing cluster.
+    Without `http_options` only the brokers are started. With both, their `kafka` is replaced by the
+    brokers' addresses. Without `options` no broker is started: `kafka` is an existing cluster.
     """
     signals = _Signals()
-    broker = None if options is None else BrokerProcess(options)
+    brokers = Brokers(options)
     http = None if http_options is None else HttpProcess()
-    children = [child for child in (http, broker) if child is not None]
-    report: dict[str, Any] = {"kafka": "", "dir": None}
+    reports: list[dict[str, Any]] = []
     try:
         signals.begin()
-        if broker is not None:
-            report = broker.wait_ready()
-        kafka, url = report["kafka"], None
+        reports = brokers.wait_ready()
+        kafka, url = ",".join(report["kafka"] for report in reports), None
         if http is not None and http_options is not None:
             kafka = kafka or http_options.kafka
             http.configure(replace(http_options, kafka=kafka))
             url = http.wait_ready()["http"]
-        metrics = report.get("metrics") if url is None else f"{url}/metrics/targets"
-        where = {"kafka": kafka, "http": url, "metrics": metrics}
-        on_ready({**where, "pid": os.getpid(), "dir": report["dir"]})
-        ended, _, _ = select.select(children, [], [])  # readable only when one ends
+        metrics = reports[0]["metrics"] if len(reports) == 1 else None
+        metrics = metrics if url is None else f"{url}/metrics/targets"
+        where = {"kafka": kafka, "http": url, "metrics": metrics, "pid": os.getpid()}
+        on_ready({**where, "dir": _folder_of(reports), "brokers": reports})
+        was_http = brokers.watch(http)
     except _StopRequested:
         return 0
     finally:
         signals.end()
-        for child in children:  # the broker last: the others use it
-            child.stop(STOP_S)
-        if options is not None and options.ephemeral and report["dir"] is not None:
-            shutil.rmtree(report["dir"], ignore_errors=True)  # a killed broker leaves it
-    if broker not in ended:
+        if http is not None:  # before the brokers, which it uses
+            http.stop()
+        brokers.stop()
+        if options and options[0].ephemeral and reports:
+            shutil.rmtree(reports[0]["dir"], ignore_errors=True)  # a killed broker leaves it
+    if was_http:
         raise CannotStartError("the HTTP process ended; see the lines above. Start again")
     raise CannotStartError("the broker ended; see the lines above. Start again to recover its logs")
+
+
+def _folder_of(reports: Sequence[dict[str, Any]]) -> str | None:
+    """The data folder of the only broker, or the one that has those of all."""
+    folders = [str(report["dir"]) for report in reports]
+    return os.path.commonpath(folders) if folders else None
