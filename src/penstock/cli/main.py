@@ -49,6 +49,8 @@ COMMANDS: Final = {
     "frame": ("penstock.cli.frame:app", True),
     "quarantine": ("penstock.cli.quarantine:app", True),
     "replay": ("penstock.cli.replay:replay", False),
+    "gen": ("penstock.cli.gen:app", True),
+    "lab": ("penstock.cli.lab:app", True),
     "doctor": ("penstock.cli.doctor:doctor", False),
     "warm": ("penstock.cli.warm:warm", False),
 }

@@ -1,0 +1,72 @@
+"""Orders as values: the same seed and number give the same order in every shape and language."""
+
+import random
+from collections.abc import Iterator
+from typing import Any, Final
+
+from penstock.lab.order_schemas import FieldKind, OrderShape
+
+ITEMS: Final = 9  # line items of an order: about 512 B in Avro
+NUMBER_DIGITS: Final = 12
+ID_PREFIX: Final = "order-"
+_EPOCH_MS: Final = 1_750_000_000_000
+_CURRENCIES: Final = ("EUR", "USD", "GBP", "SEK")
+_TITLES: Final = (
+    "a thing that people buy", "another thing of that kind", "something for the house",
+    "a book about streams", "two pairs of socks", "tea, whole leaves",
+)  # fmt: skip
+_STREETS: Final = ("Long Street", "Short Lane", "Harbour Road", "Mill Alley")
+
+
+def order_id(number: int) -> str:
+    """Of fixed width, so that it can be replaced in encoded orders."""
+    return f"{ID_PREFIX}{number:0{NUMBER_DIGITS}d}"
+
+
+def order_event(shape: OrderShape, seed: int, number: int) -> dict[str, Any]:
+    """One order with the fields of a shape."""
+    chance = random.Random(f"{seed}:{number}")
+    customer = chance.randrange(100_000)
+    everything: dict[str, Any] = {
+        "order_id": order_id(number),
+        "customer": f"customer-{customer:06d}",
+        "created_at": _EPOCH_MS + number,
+        "currency": chance.choice(_CURRENCIES),
+        "cents": chance.randrange(1_000_000),
+        "quantity": chance.randrange(1, 100),
+        "email": f"customer.{customer}@shop.example.com",
+        "street": f"{chance.randrange(200)} {chance.choice(_STREETS)}, Some Town",
+        "express": chance.random() < 0.2,
+        "note": "leave it with the neighbours" if chance.random() < 0.3 else None,
+        "coupon": "AUTUMN-10" if chance.random() < 0.3 else None,
+        "channel": chance.choice(("web", "phone")),
+        "priority": chance.choice(("normal", "high")),
+    }
+    everything["contact"] = everything["email"]
+    everything["status"] = chance.choice(shape.statuses)
+    everything["items"] = [_item(shape, chance) for _ in range(ITEMS)]
+    row = {}
+    for field in shape.fields:
+        value = everything[field.name]
+        if value is None and field.is_optional:
+            continue
+        row[field.name] = str(value) if field.kind is FieldKind.STRING else value
+    return row
+
+
+def _item(shape: OrderShape, chance: random.Random) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        "sku": f"SKU-{chance.randrange(10**8):08d}",
+        "title": chance.choice(_TITLES),
+        "quantity": chance.randrange(1, 10),
+        "cents": chance.randrange(10_000),
+    }
+    discount = chance.randrange(50)
+    if any(field.name == "discount" for field in shape.item_fields) and discount < 10:
+        item["discount"] = discount
+    return item
+
+
+def order_events(shape: OrderShape, seed: int, count: int) -> Iterator[dict[str, Any]]:
+    """The orders 0 to before `count`."""
+    return (order_event(shape, seed, number) for number in range(count))
