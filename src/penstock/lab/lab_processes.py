@@ -4,7 +4,7 @@ import multiprocessing
 from multiprocessing.context import ForkServerContext
 from typing import Final
 
-_PRELOADED: Final = ["penstock.lab.order_fleet"]
+_PRELOADED: Final = ["penstock.lab.order_fleet", "penstock.lab.rollout_workers"]
 
 
 def lab_processes() -> ForkServerContext:

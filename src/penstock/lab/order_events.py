@@ -10,6 +10,7 @@ ITEMS: Final = 9  # line items of an order: about 512 B in Avro
 NUMBER_DIGITS: Final = 12
 ID_PREFIX: Final = "order-"
 _EPOCH_MS: Final = 1_750_000_000_000
+_BEYOND_INT: Final = 1 << 33  # a sum that only a long can hold
 _CURRENCIES: Final = ("EUR", "USD", "GBP", "SEK")
 _TITLES: Final = (
     "a thing that people buy", "another thing of that kind", "something for the house",
@@ -42,6 +43,8 @@ def order_event(shape: OrderShape, seed: int, number: int) -> dict[str, Any]:
         "channel": chance.choice(("web", "phone")),
         "priority": chance.choice(("normal", "high")),
     }
+    if chance.random() < 0.1 and _is_long(shape, "cents"):
+        everything["cents"] += _BEYOND_INT
     everything["contact"] = everything["email"]
     everything["status"] = chance.choice(shape.statuses)
     everything["items"] = [_item(shape, chance) for _ in range(ITEMS)]
@@ -52,6 +55,10 @@ def order_event(shape: OrderShape, seed: int, number: int) -> dict[str, Any]:
             continue
         row[field.name] = str(value) if field.kind is FieldKind.STRING else value
     return row
+
+
+def _is_long(shape: OrderShape, name: str) -> bool:
+    return any(one.name == name and one.kind is FieldKind.LONG for one in shape.fields)
 
 
 def _item(shape: OrderShape, chance: random.Random) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 A pool of orders is encoded and laid out as record batches once. Each round copies these batches,
 replaces the order ids in them, and sends them as an idempotent producer over `link`. So order ids
-are unique and the other fields repeat after as many orders as the pool has; the same seed writes the same
-orders in the same order to each partition, whatever the rate.
+are unique and the other fields repeat from round to round; the same seed writes the same orders in
+the same order to each partition, whatever the rate.
 """
 
 import re

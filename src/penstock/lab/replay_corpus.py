@@ -1,0 +1,185 @@
+"""Old events of several writer versions, read with one new schema through Spark.
+
+The corpus has all versions in turn within each partition; a second topic has the newest only, for
+comparison. Both are written and read in steps that are noted in a file, so that a run that was
+stopped continues where it was, if the broker's data folder is kept.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+
+from penstock.lab.lab_result import LabPlot, LabResult
+from penstock.lab.lab_run import LabRun
+from penstock.lab.order_fleet import write_orders
+from penstock.lab.order_schemas import VERSIONS, avro
+from penstock.lab.order_writer import OrderPlan
+from penstock.link.blocking import BlockingCluster
+from penstock.link.offsets import end_offsets, partitions_of
+from penstock.protocol.compression import Codec
+from penstock.serde.frame import SchemaId
+
+_QUESTION: Final = "Can one new reader decode everything that older versions wrote?"
+_READER: Final = "v6"
+_PARTITIONS: Final = 8
+_FIELDS: Final = "order_id,customer,status,cents,items"
+_TOPICS: Final = {"mixed": tuple(VERSIONS), "single": (_READER,)}
+
+
+def run_replay(lab: LabRun) -> LabResult:
+    """Write both topics and read them through Spark."""
+    count = int(lab.sized(quick=20_000, default=600_000, full=500_000_000) * lab.fraction)
+    step = min(count, lab.sized(quick=10_000, default=300_000, full=10_000_000))
+    result = lab.result(
+        _QUESTION, events=count, step=step, versions=",".join(VERSIONS), reader=_READER,
+        partitions=_PARTITIONS, fraction=lab.fraction,
+    )  # fmt: skip
+    state = _State(lab.folder / f"replay-{lab.scale}-{lab.fraction}-{lab.seed}.state.json")
+    singles = min(count, step * 2)  # enough to compare the speed
+    _write(lab, state, "mixed", count)
+    _write(lab, state, "single", singles)
+    for name in _TOPICS:
+        _read_all(lab, state, name, step)
+    _report(lab, result, state, count, singles)
+    state.remove()
+    return result
+
+
+class _State:
+    """What is done, in a file that is replaced after each step."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows: dict[str, Any] = {}
+        if path.exists():
+            self.rows = json.loads(path.read_text(encoding="utf-8"))
+
+    def note(self, key: str, value: Any) -> None:
+        """Remember a value."""
+        self.rows[key] = value
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        written = self._path.with_suffix(".new")
+        written.write_text(json.dumps(self.rows), encoding="utf-8")
+        written.replace(self._path)
+
+    def remove(self) -> None:
+        """The run is complete."""
+        self._path.unlink(missing_ok=True)
+
+
+def _write(lab: LabRun, state: _State, name: str, count: int) -> None:
+    topic = _topic(lab, name)
+    if name not in state.rows:
+        try:
+            lab.platform.make_topic(topic, _PARTITIONS)
+        except KafkaException as failure:
+            if "exists" not in str(failure).lower():
+                raise
+        state.note(name, 0)
+    done = int(state.rows[name])
+    if done >= count:
+        return
+    plan = OrderPlan(topic, _TOPICS[name], seed=lab.seed, count=count, codec=Codec.ZSTD, start=done)
+
+    def on_written(written: int) -> None:
+        state.note(name, max(done, written))
+        lab.show(f"write {name}", max(done, written), count)
+
+    write_orders(plan, lab.platform.bootstrap, lab.platform.registry_url, on_written)
+
+
+def _topic(lab: LabRun, name: str) -> str:
+    return f"replay-{name}-{lab.seed}"
+
+
+def _read_all(lab: LabRun, state: _State, name: str, step: int) -> None:
+    from penstock.spark.spark_session import session
+
+    topic = _topic(lab, name)
+    with BlockingCluster(lab.platform.bootstrap) as cluster:
+        ends = cluster.run(end_offsets(cluster.run(partitions_of([topic]))))
+    key = f"read {name}"
+    row = state.rows.get(key) or {"at": 0, "seconds": 0.0, "decoded": {}, "errors": {}}
+    span = -(-step // len(ends))  # offsets of each partition in a step
+    spark = session("penstock-lab")
+    end_most = max(ends.values())
+    while row["at"] < end_most:
+        start, end = row["at"], row["at"] + span
+        bounds = {
+            edge: {str(one.partition): min(at, last) for one, last in ends.items()}
+            for edge, at in (("startingOffsets", start), ("endingOffsets", end))
+        }
+        started_s = time.monotonic()
+        counts = _step(spark, lab, topic, bounds)
+        row["seconds"] += time.monotonic() - started_s
+        for kind, found in counts.items():
+            row[kind] = dict(Counter(row[kind]) + found)
+        row["at"] = end
+        state.note(key, row)
+        lab.show(key, min(end, end_most), end_most)
+
+
+def _step(
+    spark: Any, lab: LabRun, topic: str, bounds: dict[str, dict[str, int]]
+) -> dict[str, Counter[str]]:
+    """By schema id: rows that were decoded, and rows with an error."""
+    reader = (
+        spark.read.format("penstock")
+        .option("kafka.bootstrap.servers", lab.platform.bootstrap)
+        .option("subscribe", topic)
+        .option("registry", lab.platform.registry_url)
+        .option("readerSchema", avro(VERSIONS[_READER]))
+        .option("columns", f"{_FIELDS},_schema_id,_error")
+    )
+    for edge, offsets in bounds.items():
+        reader = reader.option(edge, json.dumps({topic: offsets}))
+    rows = reader.load().selectExpr(
+        "_schema_id", "_error IS NOT NULL AS failed", "size(items) AS items", "cents"
+    )
+    groups = rows.groupBy("_schema_id", "failed").agg({"*": "count", "items": "sum"}).collect()
+    counts: dict[str, Counter[str]] = {"decoded": Counter(), "errors": Counter()}
+    for group in groups:
+        kind = "errors" if group["failed"] else "decoded"
+        counts[kind][str(group["_schema_id"])] += int(group["count(1)"])
+    return counts
+
+
+def _report(lab: LabRun, result: LabResult, state: _State, count: int, singles: int) -> None:
+    mixed, single = (state.rows[f"read {name}"] for name in _TOPICS)
+    decoded, errors = sum(mixed["decoded"].values()), sum(mixed["errors"].values())
+    result.claim("100 % are decoded", f"{decoded:,} of {count:,}", decoded == count and not errors)
+    with lab.platform.registry() as registry:
+        names = _version_names(registry.schema, sorted({*mixed["decoded"], *mixed["errors"]}))
+    rows = [
+        (names[key], f"{mixed['decoded'].get(key, 0):,}", mixed["errors"].get(key, 0))
+        for key in sorted(names, key=names.__getitem__)
+    ]
+    result.table("By writer version", ("version", "decoded", "errors"), rows)
+    result.claim(
+        f"all {len(VERSIONS)} writer versions are among them", ", ".join(sorted(names.values())),
+        set(names.values()) == set(VERSIONS),
+    )  # fmt: skip
+    rates = {"mixed": decoded / mixed["seconds"], "single": singles / single["seconds"]}
+    ratio = rates["mixed"] / rates["single"]
+    result.claim(
+        "mixed versions are read at half the speed of one version at least",
+        f"{ratio:.2f}", ratio >= 0.5, is_speed=True,
+    )  # fmt: skip
+    result.plots.append(
+        LabPlot("Replay", "events/s", {name: [(0, rate)] for name, rate in rates.items()})
+    )
+    result.numbers |= {
+        "events": count, "decoded": decoded, "errors": errors, "ratio": round(ratio, 2),
+        "mixed_events_s": round(rates["mixed"]), "single_events_s": round(rates["single"]),
+    }  # fmt: skip
+
+
+def _version_names(find: Callable[[SchemaId], Any], keys: list[str]) -> dict[str, str]:
+    """The version of the Order behind each schema id."""
+    texts = {avro(shape): name for name, shape in VERSIONS.items()}
+    return {key: texts.get(find(SchemaId(int(key))).source.text, key) for key in keys}
