@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -49,32 +50,45 @@ LabRegistry = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class LabOptions:
+    """The options that all experiments have."""
+
+    seed: int
+    scale: LabScale
+    out: Path
+    folder: Path | None
+    fraction: float
+    brokers: int
+    require_speed: bool
+    bootstrap: str | None
+    registry: str | None
+
+
 @app.callback()
 def _commands() -> None:
     """Run experiments about contracts; each checks its claims."""
 
 
-def _run(experiments: tuple[LabExperiment, ...], options: dict[str, Any]) -> None:
+def _run(experiments: tuple[LabExperiment, ...], options: LabOptions) -> None:
     for experiment in experiments:
         require(experiment.extra)
     try:
         with lab_platform(
-            options["bootstrap"], options["registry"], folder=options["folder"],
-            brokers=options["brokers"],
+            options.bootstrap, options.registry, folder=options.folder,
+            brokers=options.brokers,
         ) as platform:  # fmt: skip
             results = [_run_one(one, platform, options) for one in experiments]
     except (LabError, ClientError) as failure:
         fail(str(failure))
     failed = [
-        result.name for result in results if not result.holds(with_speed=options["require_speed"])
+        result.name for result in results if not result.holds(with_speed=options.require_speed)
     ]
     if failed:
         fail(f"claims do not hold: {', '.join(failed)}")
 
 
-def _run_one(
-    experiment: LabExperiment, platform: LabPlatform, options: dict[str, Any]
-) -> LabResult:
+def _run_one(experiment: LabExperiment, platform: LabPlatform, options: LabOptions) -> LabResult:
     from rich.console import Console
     from rich.progress import Progress
 
@@ -88,14 +102,13 @@ def _run_one(
                 task, description=f"{experiment.name}: {what}", completed=done, total=total
             )
 
-        folder = options["folder"] or options["out"]
         run = LabRun(
-            experiment.name, platform, options["seed"], options["scale"], show, folder,
-            options["fraction"],
+            experiment.name, platform, options.seed, options.scale, show, options.folder,
+            options.fraction,
         )  # fmt: skip
         result = experiment.run(run)
     result.seconds = time.monotonic() - started_s
-    result.write(options["out"])
+    result.write(options.out)
     typer.echo(f"{result.name} ({result.seconds:.0f} s)")
     for claim in result.claims:
         mark = "ok    " if claim.holds else "FAILED"
@@ -115,9 +128,34 @@ def _command(experiments: tuple[LabExperiment, ...]) -> Callable[..., None]:
         bootstrap: LabBootstrap = None,
         registry: LabRegistry = None,
     ) -> None:
-        _run(experiments, locals() | {"experiments": None})
+        _run(
+            experiments,
+            LabOptions(
+                seed, scale, out, folder, fraction, brokers, require_speed, bootstrap, registry
+            ),
+        )
 
     return command
+
+
+@app.command()
+def findings(
+    results: Annotated[Path, typer.Option("--results", help="Folder with results.")] = Path(
+        "docs/lab"
+    ),
+    page: Annotated[Path, typer.Option("--page", help="Page to write.")] = Path(
+        "docs/compatibility.md"
+    ),
+) -> None:
+    """Write the page on compatibility from the results of experiments."""
+    from penstock.lab.findings import findings_page, load_results, missing_results
+
+    found = load_results(results)
+    missing = missing_results(found)
+    if missing:
+        fail(f"{results} has no result of {', '.join(missing)}; run `penstock lab {missing[0]}`")
+    page.write_text(findings_page(found), encoding="utf-8")
+    typer.echo(f"wrote {page}")
 
 
 for _experiment in EXPERIMENTS:

@@ -4,7 +4,9 @@ import multiprocessing
 from multiprocessing.context import ForkServerContext
 from typing import Final
 
-_PRELOADED: Final = ["penstock.lab.order_fleet", "penstock.lab.rollout_workers"]
+_PRELOADED: Final = [
+    "penstock.lab.order_fleet", "penstock.lab.rollout_workers", "penstock.lab.loaded_kernels",
+]  # fmt: skip
 
 
 def lab_processes() -> ForkServerContext:

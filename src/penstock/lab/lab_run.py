@@ -34,7 +34,7 @@ class LabRun:
     seed: int
     scale: LabScale
     show: Callable[[str, float, float], None]  # what is done, how much, of how much
-    folder: Path  # for what a run keeps between restarts
+    folder: Path | None  # for what a run keeps between restarts; None: nothing is kept
     fraction: float = 1.0  # of the scale, where an experiment supports it
 
     def sized(self, *, quick: int, default: int, full: int | None = None) -> int:

@@ -8,21 +8,21 @@ stopped continues where it was, if the broker's data folder is kept.
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
+from penstock.client.registry import Registry
 from penstock.lab.lab_result import LabPlot, LabResult
 from penstock.lab.lab_run import LabRun
 from penstock.lab.order_fleet import write_orders
-from penstock.lab.order_schemas import VERSIONS, avro
+from penstock.lab.order_schemas import VERSIONS, avro, schema_text
 from penstock.lab.order_writer import OrderPlan
 from penstock.link.blocking import BlockingCluster
 from penstock.link.offsets import end_offsets, partitions_of
 from penstock.protocol.compression import Codec
-from penstock.serde.frame import SchemaId
+from penstock.schemas.model import SchemaType
 
 _QUESTION: Final = "Can one new reader decode everything that older versions wrote?"
 _READER: Final = "v6"
@@ -39,7 +39,8 @@ def run_replay(lab: LabRun) -> LabResult:
         _QUESTION, events=count, step=step, versions=",".join(VERSIONS), reader=_READER,
         partitions=_PARTITIONS, fraction=lab.fraction,
     )  # fmt: skip
-    state = _State(lab.folder / f"replay-{lab.scale}-{lab.fraction}-{lab.seed}.state.json")
+    name = f"replay-{lab.scale}-{lab.fraction}-{lab.seed}.state.json"
+    state = _State(None if lab.folder is None else lab.folder / name)
     singles = min(count, step * 2)  # enough to compare the speed
     _write(lab, state, "mixed", count)
     _write(lab, state, "single", singles)
@@ -51,17 +52,19 @@ def run_replay(lab: LabRun) -> LabResult:
 
 
 class _State:
-    """What is done, in a file that is replaced after each step."""
+    """What is done, in a file that is replaced after each step; without one, in memory only."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
         self.rows: dict[str, Any] = {}
-        if path.exists():
+        if path is not None and path.exists():
             self.rows = json.loads(path.read_text(encoding="utf-8"))
 
     def note(self, key: str, value: Any) -> None:
         """Remember a value."""
         self.rows[key] = value
+        if self._path is None:
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         written = self._path.with_suffix(".new")
         written.write_text(json.dumps(self.rows), encoding="utf-8")
@@ -69,7 +72,8 @@ class _State:
 
     def remove(self) -> None:
         """The run is complete."""
-        self._path.unlink(missing_ok=True)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
 def _write(lab: LabRun, state: _State, name: str, count: int) -> None:
@@ -108,6 +112,9 @@ def _read_all(lab: LabRun, state: _State, name: str, step: int) -> None:
     span = -(-step // len(ends))  # offsets of each partition in a step
     spark = session("penstock-lab")
     end_most = max(ends.values())
+    zero = {str(one.partition): 0 for one in ends}
+    few = {str(one.partition): min(10, last) for one, last in ends.items()}
+    _step(spark, lab, topic, {"startingOffsets": zero, "endingOffsets": few})  # workers start
     while row["at"] < end_most:
         start, end = row["at"], row["at"] + span
         bounds = {
@@ -133,6 +140,7 @@ def _step(
         .option("kafka.bootstrap.servers", lab.platform.bootstrap)
         .option("subscribe", topic)
         .option("registry", lab.platform.registry_url)
+        .option("value", "avro")
         .option("readerSchema", avro(VERSIONS[_READER]))
         .option("columns", f"{_FIELDS},_schema_id,_error")
     )
@@ -154,15 +162,16 @@ def _report(lab: LabRun, result: LabResult, state: _State, count: int, singles: 
     decoded, errors = sum(mixed["decoded"].values()), sum(mixed["errors"].values())
     result.claim("100 % are decoded", f"{decoded:,} of {count:,}", decoded == count and not errors)
     with lab.platform.registry() as registry:
-        names = _version_names(registry.schema, sorted({*mixed["decoded"], *mixed["errors"]}))
+        names = _version_names(registry, f"{_topic(lab, 'mixed')}-value")
+    written = {*mixed["decoded"], *mixed["errors"]}
     rows = [
-        (names[key], f"{mixed['decoded'].get(key, 0):,}", mixed["errors"].get(key, 0))
-        for key in sorted(names, key=names.__getitem__)
+        (names.get(key, key), f"{mixed['decoded'].get(key, 0):,}", mixed["errors"].get(key, 0))
+        for key in sorted(written)
     ]
     result.table("By writer version", ("version", "decoded", "errors"), rows)
     result.claim(
-        f"all {len(VERSIONS)} writer versions are among them", ", ".join(sorted(names.values())),
-        set(names.values()) == set(VERSIONS),
+        f"all {len(VERSIONS)} writer versions are among them",
+        ", ".join(names.get(key, key) for key in sorted(written)), written == set(names),
     )  # fmt: skip
     rates = {"mixed": decoded / mixed["seconds"], "single": singles / single["seconds"]}
     ratio = rates["mixed"] / rates["single"]
@@ -179,7 +188,9 @@ def _report(lab: LabRun, result: LabResult, state: _State, count: int, singles: 
     }  # fmt: skip
 
 
-def _version_names(find: Callable[[SchemaId], Any], keys: list[str]) -> dict[str, str]:
+def _version_names(registry: Registry, subject: str) -> dict[str, str]:
     """The version of the Order behind each schema id."""
-    texts = {avro(shape): name for name, shape in VERSIONS.items()}
-    return {key: texts.get(find(SchemaId(int(key))).source.text, key) for key in keys}
+    return {
+        str(int(registry.look_up(subject, schema_text(shape, SchemaType.AVRO)).id)): name
+        for name, shape in VERSIONS.items()
+    }
