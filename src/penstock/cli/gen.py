@@ -1,6 +1,6 @@
 """`penstock gen …`: write generated events under a contract."""
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +13,10 @@ from penstock.extras import require
 from penstock.protocol.compression import Codec
 from penstock.schemas.model import SchemaType
 from penstock.serde.errors import ClientError
+
+if TYPE_CHECKING:
+    from penstock.lab.order_fleet import WrittenOrders
+    from penstock.lab.order_writer import OrderPlan
 
 app: Final = typer.Typer(no_args_is_help=True, help="Write generated events.")
 
@@ -53,11 +57,6 @@ def orders(
 ) -> None:
     """Write orders: deterministic, of about 512 bytes, in one or several versions."""
     require("arrow")
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from penstock.lab.lab_platform import LabError
-    from penstock.lab.order_fleet import write_orders
     from penstock.lab.order_schemas import VERSIONS
     from penstock.lab.order_writer import OrderPlan
 
@@ -71,15 +70,7 @@ def orders(
         topic, versions, language, seed, count, rate, Codec[compression.upper()],
         instances=instances,
     )  # fmt: skip
-    console = Console(stderr=True)
-    try:
-        with Progress(console=console, disable=not console.is_terminal) as progress:
-            task = progress.add_task(f"orders to {topic}", total=count)
-            written = write_orders(
-                plan, bootstrap, registry, lambda done: progress.update(task, completed=done)
-            )
-    except (ClientError, LabError, Refused) as failure:
-        fail(str(failure))
+    written = _write(plan, bootstrap, registry)
     if as_json:
         show_json({"orders": written.orders, "seconds": round(written.seconds, 3)})
         return
@@ -87,3 +78,22 @@ def orders(
         f"{written.orders:,} orders in {written.seconds:.1f} s:"
         f" {written.per_second:,.0f} per second"
     )
+
+
+def _write(plan: "OrderPlan", bootstrap: str, registry: str) -> "WrittenOrders":
+    """Write with a progress bar."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from penstock.lab.lab_platform import LabError
+    from penstock.lab.order_fleet import write_orders
+
+    console = Console(stderr=True)
+    try:
+        with Progress(console=console, disable=not console.is_terminal) as progress:
+            task = progress.add_task(f"orders to {plan.topic}", total=plan.count)
+            return write_orders(
+                plan, bootstrap, registry, lambda done: progress.update(task, completed=done)
+            )
+    except (ClientError, LabError, Refused) as failure:
+        fail(str(failure))

@@ -74,7 +74,7 @@ def run_matrix(lab: LabRun) -> LabResult:
             rows[language].append(row)
             reads[language].append([change, str(forth[-1]), str(back[-1])])
     for language in SchemaType:
-        result.table(f"{language}: the registry's verdict", ("change", *_LEVELS), rows[language])
+        result.table(f"{language}: the registry's answer", ("change", *_LEVELS), rows[language])
         result.table(
             f"{language}: what happens",
             ("change", "the new schema reads old events", "the old schema reads new events"),
@@ -82,7 +82,7 @@ def run_matrix(lab: LabRun) -> LabResult:
         )
     unexplained = sorted(differing - set(EXPLANATIONS))
     result.claim(
-        "where the verdict and the events differ, the reason is known",
+        "where the answer and the events differ, the reason is known",
         f"{cells - agreeing} of {cells} cells differ; unexplained: {unexplained or 'none'}",
         not unexplained,
     )
@@ -99,7 +99,7 @@ def run_matrix(lab: LabRun) -> LabResult:
         " every event can be read all the same."
     )
     result.table(
-        "Where verdict and events differ",
+        "Where answer and events differ",
         ("language", "change", "why"),
         [(language, change, EXPLANATIONS.get((language, change), "unknown"))
          for language, change in sorted(differing)],
@@ -195,5 +195,5 @@ def _cell(
 
 
 def _shown(cell: MatrixCell) -> str:
-    verdict = "accepted" if cell.is_accepted else "refused"
-    return verdict if cell.is_accepted == cell.works else f"{verdict}!"
+    answer = "accepted" if cell.is_accepted else "refused"
+    return answer if cell.is_accepted == cell.works else f"{answer}!"

@@ -31,7 +31,7 @@ class LabExperiment(NamedTuple):
 EXPERIMENTS: Final = (
     LabExperiment("overhead", "Time per event and requests to the registry.", run_overhead),
     LabExperiment("stampede", "Cold producers that start at the same time.", run_stampede),
-    LabExperiment("matrix", "Changes, levels and languages: verdicts and reads.", run_matrix),
+    LabExperiment("matrix", "Changes, levels and languages: answers and reads.", run_matrix),
     LabExperiment("order", "Upgrades in the right and the wrong order.", run_order),
     LabExperiment("rollout", "Upgrades under load, one process at a time.", run_rollout),
     LabExperiment("bakeoff", "The three languages side by side.", run_bakeoff),

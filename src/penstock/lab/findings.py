@@ -55,9 +55,9 @@ with line items and an enum, in Avro, Protobuf and JSON Schema.
 def _matrix(numbers: Mapping[str, Any]) -> str:
     lines = [
         "## Which change passes at which level\n",
-        "*accepted* and *refused* are the registry's verdict. A mark (!) says that events behave"
+        "*accepted* and *refused* are the registry's answer. A mark (!) says that events behave"
         " otherwise: *accepted!* means that a value arrives different, *refused!* that the events"
-        f" of the lab could be read all the same. Verdict and events agree in {numbers['agreeing']}"
+        f" of the lab could be read all the same. Answer and events agree in {numbers['agreeing']}"
         f" of {numbers['cells']} cells, the transitive levels included; [matrix](lab/matrix.md)"
         " gives the reasons for the others, and the exact errors.\n",
         _row(["change", *(f"{name}: {level}" for name in _LANGUAGES for level in _LEVELS)]),

@@ -46,9 +46,9 @@ def run_fuzz(lab: LabRun) -> LabResult:
         for language, at in lab.steps("frames", chunks):
             contract = contract_of(V1, language)
             frames = _frames(registry, language)
-            chance = random.Random(f"{lab.seed}:{language}:{at}")
+            rng = random.Random(f"{lab.seed}:{language}:{at}")
             count = min(_CHUNK, per_language - at)
-            values = [_value(chance, frames, language, number) for number in range(count)]
+            values = [_value(rng, frames, language, number) for number in range(count)]
             deserializer = BatchDeserializer(registry, f"fuzz-{language}", reader=contract)
             _, errors = deserializer.deserialize_many(values)
             reasons.update(str(error.reason) for error in errors)
@@ -75,33 +75,33 @@ def _frames(registry: Any, language: SchemaType) -> list[bytes]:
     return serializer.serialize_many(list(order_events(V1, 7, 50))).contents()
 
 
-def _value(chance: random.Random, frames: list[bytes], language: SchemaType, number: int) -> bytes:
-    frame = chance.choice(frames)
+def _value(rng: random.Random, frames: list[bytes], language: SchemaType, number: int) -> bytes:
+    frame = rng.choice(frames)
     if number % _GOOD_EVERY == 0:
         return frame
-    match chance.choice(_DAMAGES):
+    match rng.choice(_DAMAGES):
         case "cut":  # inside the last line item, or inside its digits and brackets
-            return frame[: -chance.randrange(1, 10)]
+            return frame[: -rng.randrange(1, 10)]
         case "garbage payload":
-            noise = chance.randbytes(chance.randrange(1, 200))
+            noise = rng.randbytes(rng.randrange(1, 200))
             return frame[:PREFIX_BYTES] + _IMPOSSIBLE[language] + noise
         case "unknown schema":
-            unknown = _UNKNOWN_ID + chance.randrange(_UNKNOWN_IDS)
+            unknown = _UNKNOWN_ID + rng.randrange(_UNKNOWN_IDS)
             return b"\x00" + unknown.to_bytes(4, "big") + frame[PREFIX_BYTES:]
         case "cut prefix":
-            return frame[: chance.randrange(PREFIX_BYTES)]
+            return frame[: rng.randrange(PREFIX_BYTES)]
         case _:
-            return bytes([chance.randrange(2, 256)]) + chance.randbytes(chance.randrange(300))
+            return bytes([rng.randrange(2, 256)]) + rng.randbytes(rng.randrange(300))
 
 
 def _through_broker(lab: LabRun, result: LabResult, count: int) -> None:
     """The same damage in a topic: the consumer goes on, and quarantine has every damaged frame."""
     topic = lab.platform.make_topic("fuzz", 2)
-    chance = random.Random(lab.seed)
+    rng = random.Random(lab.seed)
     with lab.platform.registry() as registry:
         language = SchemaType.AVRO
         frames = _frames(registry, language)
-        values = [_value(chance, frames, language, number) for number in range(count)]
+        values = [_value(rng, frames, language, number) for number in range(count)]
         good = len(range(0, count, _GOOD_EVERY))
         with Producer(lab.platform.bootstrap, topic) as producer:
             producer.send_many(values).wait(60)

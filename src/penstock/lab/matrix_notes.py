@@ -1,4 +1,4 @@
-"""Why the registry's verdict and the events differ, by language and change."""
+"""Why the registry's answer and the events differ, by language and change."""
 
 from typing import Final
 

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from penstock.lab.order_schemas import FieldKind, OrderShape
 
-ITEMS: Final = 9  # line items of an order: about 512 B in Avro
+ITEMS: Final = 10  # line items of an order: about 512 B in Avro
 NUMBER_DIGITS: Final = 12
 ID_PREFIX: Final = "order-"
 _EPOCH_MS: Final = 1_750_000_000_000
 _BEYOND_INT: Final = 1 << 33  # a sum that only a long can hold
 _CURRENCIES: Final = ("EUR", "USD", "GBP", "SEK")
 _TITLES: Final = (
-    "a thing that people buy", "another thing of that kind", "something for the house",
+    "a thing that people buy", "another thing of that kind", "something for the garden",
     "a book about streams", "two pairs of socks", "tea, whole leaves",
 )  # fmt: skip
 _STREETS: Final = ("Long Street", "Short Lane", "Harbour Road", "Mill Alley")
@@ -26,28 +26,28 @@ def order_id(number: int) -> str:
 
 def order_event(shape: OrderShape, seed: int, number: int) -> dict[str, Any]:
     """One order with the fields of a shape."""
-    chance = random.Random(f"{seed}:{number}")
-    customer = chance.randrange(100_000)
+    rng = random.Random(f"{seed}:{number}")
+    customer = rng.randrange(100_000)
     everything: dict[str, Any] = {
         "order_id": order_id(number),
         "customer": f"customer-{customer:06d}",
         "created_at": _EPOCH_MS + number,
-        "currency": chance.choice(_CURRENCIES),
-        "cents": chance.randrange(1_000_000),
-        "quantity": chance.randrange(1, 100),
+        "currency": rng.choice(_CURRENCIES),
+        "cents": rng.randrange(1_000_000),
+        "quantity": rng.randrange(1, 100),
         "email": f"customer.{customer}@shop.example.com",
-        "street": f"{chance.randrange(200)} {chance.choice(_STREETS)}, Some Town",
-        "express": chance.random() < 0.2,
-        "note": "leave it with the neighbours" if chance.random() < 0.3 else None,
-        "coupon": "AUTUMN-10" if chance.random() < 0.3 else None,
-        "channel": chance.choice(("web", "phone")),
-        "priority": chance.choice(("normal", "high")),
+        "street": f"{rng.randrange(200)} {rng.choice(_STREETS)}, Some Town",
+        "express": rng.random() < 0.2,
+        "note": "leave it with the neighbours" if rng.random() < 0.3 else None,
+        "coupon": "AUTUMN-10" if rng.random() < 0.3 else None,
+        "channel": rng.choice(("web", "phone")),
+        "priority": rng.choice(("normal", "high")),
     }
-    if chance.random() < 0.1 and _is_long(shape, "cents"):
+    if rng.random() < 0.1 and _is_long(shape, "cents"):
         everything["cents"] += _BEYOND_INT
     everything["contact"] = everything["email"]
-    everything["status"] = chance.choice(shape.statuses)
-    everything["items"] = [_item(shape, chance) for _ in range(ITEMS)]
+    everything["status"] = rng.choice(shape.statuses)
+    everything["items"] = [_item(shape, rng) for _ in range(ITEMS)]
     row = {}
     for field in shape.fields:
         value = everything[field.name]
@@ -61,14 +61,14 @@ def _is_long(shape: OrderShape, name: str) -> bool:
     return any(one.name == name and one.kind is FieldKind.LONG for one in shape.fields)
 
 
-def _item(shape: OrderShape, chance: random.Random) -> dict[str, Any]:
+def _item(shape: OrderShape, rng: random.Random) -> dict[str, Any]:
     item: dict[str, Any] = {
-        "sku": f"SKU-{chance.randrange(10**8):08d}",
-        "title": chance.choice(_TITLES),
-        "quantity": chance.randrange(1, 10),
-        "cents": chance.randrange(10_000),
+        "sku": f"SKU-{rng.randrange(10**8):08d}",
+        "title": rng.choice(_TITLES),
+        "quantity": rng.randrange(1, 10),
+        "cents": rng.randrange(10_000),
     }
-    discount = chance.randrange(50)
+    discount = rng.randrange(50)
     if any(field.name == "discount" for field in shape.item_fields) and discount < 10:
         item["discount"] = discount
     return item
