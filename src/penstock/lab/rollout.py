@@ -8,7 +8,7 @@ import random
 import time
 from dataclasses import dataclass, field
 from queue import Empty
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.lab.lab_processes import lab_processes
 from penstock.lab.lab_result import LabPlot, LabResult
@@ -18,9 +18,11 @@ from penstock.lab.order_writer import OrderPlan
 from penstock.lab.rollout_workers import WorkerReport, consume_until, produce_until
 from penstock.link.blocking import BlockingCluster
 from penstock.link.offsets import committed_offsets, end_offsets, partitions_of
-from penstock.model import Offset, TopicPartition
 from penstock.protocol.compression import Codec
 from penstock.schemas.model import SchemaType
+
+if TYPE_CHECKING:
+    from penstock.model import Offset, TopicPartition
 
 _QUESTION: Final = "Can all producers and consumers be upgraded under load, one by one?"
 _GROUPS: Final = ("billing", "search")

@@ -29,7 +29,7 @@ class WorkerReport(NamedTuple):
     errors: int = 0
 
 
-class _Stopped(Exception):
+class _StoppedError(Exception):
     """The rollout stops this worker."""
 
 
@@ -44,13 +44,13 @@ def produce_until(
         reports.put(WorkerReport(name, False, count - reported))
         reported = count
         if stop.is_set():
-            raise _Stopped
+            raise _StoppedError
 
     with BlockingCluster(bootstrap) as cluster, Registry(registry_url) as registry:
         writer = OrderWriter(plan, cluster, registry)
         try:
             writer.write(on_written)
-        except _Stopped:
+        except _StoppedError:
             return
 
 

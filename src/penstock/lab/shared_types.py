@@ -44,7 +44,7 @@ def run_references(lab: LabRun) -> LabResult:
             "a user stays on the version of the Address that it refers to",
             f"version {pinned[0].version}", pinned[0].version == first,
         )  # fmt: skip
-        refused = _refusal(registry, address)
+        refused = _refusal(registry)
         result.claim(
             "a required field of the Address is refused where it is used, by name",
             refused[:160] or "accepted", "country" in refused,
@@ -71,7 +71,7 @@ def _evolve(
     return user, outcomes[0], outcomes[1]
 
 
-def _refusal(registry: Registry, address: str) -> str:
+def _refusal(registry: Registry) -> str:
     """What the registry says to an order with an Address that has a required field more."""
     other = "references-address-required"
     version = _register_address(registry, other, [*_FIELDS, _REQUIRED])

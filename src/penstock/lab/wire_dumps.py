@@ -33,7 +33,7 @@ def run_wire(lab: LabRun) -> LabResult:
                 (record,) = consumer.take(wait_s=_WAIT_S)
             content: bytes = record.value
             known = registry.latest(f"{topic}-value").id
-            parts = annotate(content, (), type=language)
+            parts = annotate(content, (), schema_type=language)
             reader = Deserializer(registry, topic, reader=contract, as_dicts=True)
             read = reader.deserialize(content)
         own_id = int.from_bytes(content[1:PREFIX_BYTES], "big")
