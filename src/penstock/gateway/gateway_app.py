@@ -19,9 +19,11 @@ from penstock.gateway.errors import (
     write_error,
 )
 from penstock.gateway.gateway_node import GatewayNode
+from penstock.gateway.groups.group_offsets import GroupOffsets
+from penstock.gateway.groups.living_members import Members
 from penstock.gateway.json_responses import error_response
 from penstock.gateway.produce.gateway_producer import GatewayProducer
-from penstock.gateway.routes import fetching, producing, topics
+from penstock.gateway.routes import consumer_groups, fetching, producing, topics
 from penstock.http.body_types import JSON, METHODS_WITH_BODY, refused_type
 from penstock.http.site import App, HttpService, Receive, Scope, Send, refuse
 from penstock.serde.errors import ClientError
@@ -43,11 +45,15 @@ def build(node: GatewayNode, routers: Sequence[APIRouter] = ()) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
     )
+    members = Members(node)
     for router in (
         topics.describing(node),
         topics.changing(node),
         producing.producing(node, GatewayProducer(node)),
         fetching.fetching(node),
+        consumer_groups.membership(node, members),
+        consumer_groups.member_events(node, members),
+        consumer_groups.offsets(node, GroupOffsets(node, members)),
         *routers,
     ):
         app.include_router(router)

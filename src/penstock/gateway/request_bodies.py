@@ -16,6 +16,10 @@ GroupName = Annotated[
     str, Path(description="A consumer group; slashes in it as %2F."), BeforeValidator(unquote)
 ]
 
+MemberName = Annotated[
+    str, Path(description="A member, as subscribe returned it."), BeforeValidator(unquote)
+]
+
 
 async def read_body(request: Request, bytes_max: int) -> bytes:
     """The whole body, of at most so many bytes."""

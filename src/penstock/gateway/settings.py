@@ -23,6 +23,7 @@ ROWS: Final = (
     SettingRow("streams_per_client_max", 2_000, "Most streams of one client address."),
     SettingRow("stream_in_flight_bytes_max", 256 << 10, "Most bytes in flight of one stream."),
     SettingRow("stream_cache_bytes_max", 64 << 20, "Most bytes of events kept for streams."),
+    SettingRow("members_max", 1_000, "Most members of consumer groups in this process."),
     SettingRow("requests_max", 1_000, "Most requests of the gateway at a time."),
     SettingRow("idempotency_ms", 24 * 3600 * 1000, "How long an idempotency key is remembered."),
     SettingRow("keys_max", 200_000, "Most idempotency keys that are remembered."),
@@ -42,6 +43,7 @@ class GatewaySettings:
     streams_per_client_max: int
     stream_in_flight_bytes_max: int
     stream_cache_bytes_max: int
+    members_max: int
     requests_max: int
     idempotency_ms: int
     keys_max: int

@@ -75,7 +75,8 @@ class GroupGeneration:
         return self.member_id == self.leader_id
 
 
-Assign: TypeAlias = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
+Assigned: TypeAlias = Mapping[str, bytes]
+Assign: TypeAlias = Callable[[Mapping[str, bytes]], Assigned | Awaitable[Assigned]]
 
 
 class GroupMember:
@@ -177,7 +178,8 @@ class GroupMember:
         self._accept(response.error_code, "join")
         self._member_id = response.member_id
         members = {row.member_id: row.metadata for row in response.members}
-        assignments = self._assign(members) if response.leader == response.member_id else {}
+        assigned = self._assign(members) if response.leader == response.member_id else {}
+        assignments = assigned if isinstance(assigned, Mapping) else await assigned
         return await self._sync(response, members, assignments)
 
     async def _sync(

@@ -13,16 +13,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from penstock.node import broker_process, http_process
 from penstock.node.broker_process import BrokerOptions
 from penstock.node.http_process import HttpOptions
 
+HTTP_RESTARTS_MAX: Final = 5  # within this time: then something is wrong
+HTTP_RESTARTS_WITHIN_S: Final = 60.0
 READY_S: Final = 120.0  # after a hard stop a large folder is recovered first
 # A broker waits 4 s for pending responses, then closes its partitions: a second or more for each
 # 50 000, and several times that on a busy machine. Only one that hangs is killed.
@@ -318,7 +322,14 @@ def supervise(
         metrics = metrics if url is None else f"{url}/metrics/targets"
         where = {"kafka": kafka, "http": url, "metrics": metrics, "pid": os.getpid()}
         on_ready({**where, "dir": _folder_of(reports), "brokers": reports})
-        was_http = brokers.watch(http)
+        restarts: deque[float] = deque(maxlen=HTTP_RESTARTS_MAX)
+        while (was_http := brokers.watch(http)) and _may_restart(restarts):
+            assert http is not None
+            assert http_options is not None, "only an HTTP process that was started can end"
+            _say("the HTTP process ended; starting it again")
+            http.kill()
+            http = _restarted(replace(http_options, kafka=kafka, http_port=_port_of(url)))
+            _say(f"the HTTP process serves again, pid {http.pid}")
     except _StopRequested:
         return 0
     finally:
@@ -331,6 +342,29 @@ def supervise(
     if was_http:
         raise CannotStartError("the HTTP process ended; see the lines above. Start again")
     raise CannotStartError("the broker ended; see the lines above. Start again to recover its logs")
+
+
+def _may_restart(restarts: deque[float]) -> bool:
+    """Whether the HTTP process has not ended too often of late; counts this time."""
+    now = time.monotonic()
+    is_rare = len(restarts) < HTTP_RESTARTS_MAX or now - restarts[0] > HTTP_RESTARTS_WITHIN_S
+    restarts.append(now)
+    return is_rare
+
+
+def _port_of(url: str | None) -> int:
+    return urlsplit(str(url)).port or 0
+
+
+def _restarted(options: HttpOptions) -> HttpProcess:
+    process = HttpProcess()
+    process.configure(options)
+    try:
+        process.wait_ready()
+    except BaseException:
+        process.kill()
+        raise
+    return process
 
 
 def _folder_of(reports: Sequence[dict[str, Any]]) -> str | None:

@@ -1,0 +1,1 @@
+"""Consumer groups over HTTP: members of real groups, committed offsets with versions."""

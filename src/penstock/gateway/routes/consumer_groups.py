@@ -1,0 +1,224 @@
+"""`/consumer-groups`: members, their events, committed offsets, lag."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
+from penstock.gateway.errors import bad_request
+from penstock.gateway.gateway_node import GatewayNode
+from penstock.gateway.groups.commit_rules import WantedCommit
+from penstock.gateway.groups.group_offsets import GroupOffsets, offset_document
+from penstock.gateway.groups.http_member import (
+    SESSION_MS_MAX,
+    HttpMember,
+    Subscription,
+    read_pattern,
+)
+from penstock.gateway.groups.living_members import Members, new_name
+from penstock.gateway.json_responses import events_document, json_response
+from penstock.gateway.request_bodies import (
+    GroupName,
+    MemberName,
+    described_body,
+    described_response,
+    read_document,
+)
+from penstock.gateway.routes.fetching import BYTES_DEFAULT
+from penstock.model import Offset, TopicPartition
+
+JOIN_S: Final = 10.0  # how long subscribe waits for the assignment
+_MEMBER: Final = {
+    "group": "billing",
+    "member": "worker-1",
+    "assignment": [{"topic": "orders", "partition": 0, "position": 7}],
+}
+
+
+class SubscribeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What to read. A member that is named keeps its partitions over a restart of the client."""
+
+    topics: Annotated[list[str], msgspec.Meta(min_length=1, max_length=1000)] | None = None
+    pattern: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
+    member: Annotated[str, msgspec.Meta(min_length=1, max_length=249)] | None = None
+    session_timeout_ms: Annotated[int, msgspec.Meta(ge=500, le=SESSION_MS_MAX)] = 45_000
+    auto_offset_reset: Literal["earliest", "latest"] = "earliest"
+
+
+class OffsetBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An offset to commit: the next one to read."""
+
+    topic: str
+    partition: Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
+    offset: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+    expected_version: int | None = None
+
+
+class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Offsets to commit, all or none."""
+
+    offsets: Annotated[list[OffsetBody], msgspec.Meta(min_length=1, max_length=10_000)]
+    member: str | None = None
+
+
+def membership(node: GatewayNode, members: Members) -> APIRouter:
+    """Members and their events."""
+    router = APIRouter(tags=["consumer groups"])
+
+    @router.post(
+        "/consumer-groups/{group}/subscribe",
+        status_code=201,
+        openapi_extra=described_body(
+            SubscribeBody,
+            two_topics={"topics": ["orders", "payments"]},
+            a_named_member={"topics": ["orders"], "member": "worker-1"},
+            a_pattern={"pattern": "orders-.*", "auto_offset_reset": "latest"},
+        ),
+        responses=described_response(_MEMBER, "The member and its partitions.", 201),
+    )
+    async def subscribe(group: GroupName, request: Request) -> Response:
+        """Join a group. Kafka clients and HTTP members can share one.
+
+        `assignment` is null if the group is still rebalancing: the first read waits for it.
+        """
+        body = await read_document(request, SubscribeBody, node.settings.body_bytes_max)
+        member = await members.join(_subscription(group, body))
+        name = member.subscription.member
+        async with members.using(group, name):
+            await member.assignment(JOIN_S)
+        location = f"/consumer-groups/{group}/members/{name}"
+        return json_response(_document(member), 201, {"Location": location})
+
+    @router.get(
+        "/consumer-groups/{group}/members/{member}",
+        responses=described_response(_MEMBER, "The member and its partitions."),
+    )
+    async def read_member(group: GroupName, member: MemberName) -> Response:
+        """A member: its partitions, and where it reads next in each."""
+        async with members.using(group, member) as known:
+            return json_response(_document(known))
+
+    @router.delete("/consumer-groups/{group}/members/{member}", status_code=204)
+    async def remove_member(group: GroupName, member: MemberName) -> Response:
+        """Leave the group at once, so that others get the partitions."""
+        await members.remove(group, member)
+        return Response(status_code=204)
+
+    return router
+
+
+def member_events(node: GatewayNode, members: Members) -> APIRouter:
+    """The events of members."""
+    router = APIRouter(tags=["consumer groups"])
+
+    @router.get("/consumer-groups/{group}/members/{member}/events")
+    async def read_events(
+        group: GroupName,
+        member: MemberName,
+        max_bytes: Annotated[int, Query(ge=1)] = BYTES_DEFAULT,
+        max_wait_ms: Annotated[int, Query(ge=0)] = 0,
+    ) -> Response:
+        """The next events of the member's partitions; at least one if there is one.
+
+        Nothing is committed by reading: commit with PUT /consumer-groups/{group}/offsets.
+        """
+        settings = node.settings
+        async with members.using(group, member) as known:
+            events = await known.events(
+                min(max_bytes, settings.fetch_bytes_max), min(max_wait_ms, settings.wait_ms_max)
+            )
+            return json_response({"events": events_document(events)})
+
+    return router
+
+
+def offsets(node: GatewayNode, groups: GroupOffsets) -> APIRouter:
+    """Committed offsets and lag."""
+    router = APIRouter(tags=["consumer groups"])
+
+    @router.get("/consumer-groups/{group}/offsets")
+    async def read_offsets(group: GroupName) -> Response:
+        """What the group has committed, with versions; 0: not committed over HTTP."""
+        committed = await groups.read(group)
+        rows = [offset_document(*row) for row in sorted(committed.items())]
+        return json_response({"offsets": rows})
+
+    @router.put(
+        "/consumer-groups/{group}/offsets",
+        openapi_extra=described_body(
+            CommitBody,
+            of_a_member={
+                "member": "worker-1",
+                "offsets": [{"topic": "orders", "partition": 0, "offset": 8}],
+            },
+            only_if_unchanged={
+                "offsets": [
+                    {"topic": "orders", "partition": 0, "offset": 8, "expected_version": 1}
+                ],
+            },
+        ),
+    )
+    async def commit_offsets(
+        group: GroupName,
+        request: Request,
+        reset: Annotated[bool, Query(description="Allow offsets to go back.")] = False,
+    ) -> Response:
+        """Commit offsets: all or none, and never backwards unless `reset`.
+
+        409 lists every conflict with the current offset and version.
+        """
+        body = await read_document(request, CommitBody, node.settings.body_bytes_max)
+        committed = await groups.commit(group, _wanted(body), body.member, reset=reset)
+        rows = [offset_document(*row) for row in sorted(committed.items())]
+        return json_response({"offsets": rows})
+
+    @router.get("/consumer-groups/{group}/lag")
+    async def read_lag(group: GroupName) -> Response:
+        """How far the group is behind in each partition, and in all."""
+        rows = await groups.lag(group)
+        return json_response({"lag": sum(row["lag"] for row in rows), "partitions": rows})
+
+    return router
+
+
+def _subscription(group: str, body: SubscribeBody) -> Subscription:
+    if (body.topics is None) == (body.pattern is None):
+        raise bad_request("give topics or pattern, and not both")
+    if body.pattern is not None:
+        read_pattern(body.pattern)
+    return Subscription(
+        group,
+        body.member or new_name(),
+        tuple(dict.fromkeys(body.topics or ())),
+        body.pattern,
+        body.session_timeout_ms,
+        body.auto_offset_reset,
+        is_static=body.member is not None,
+    )
+
+
+def _wanted(body: CommitBody) -> Sequence[WantedCommit]:
+    wanted = [
+        WantedCommit(
+            TopicPartition(row.topic, row.partition), Offset(row.offset), row.expected_version
+        )
+        for row in body.offsets
+    ]
+    if len({row.partition for row in wanted}) < len(wanted):
+        raise bad_request("a partition is named twice")
+    return wanted
+
+
+def _document(member: HttpMember) -> dict[str, Any]:
+    subscription = member.subscription
+    rows = [
+        {"topic": partition.topic, "partition": partition.partition, "position": position}
+        for partition, position in sorted(member.positions.items())
+    ]
+    return {
+        "group": subscription.group,
+        "member": subscription.member,
+        "assignment": None if member.generation is None else rows,
+        "session_timeout_ms": subscription.session_ms,
+    }
