@@ -189,13 +189,24 @@ def measure_fetch(running: RunningBroker, name: str, max_bytes: int) -> Figure:
         return Figure(name, ours, best_us(read_alone, count), "us CPU")
 
 
-async def measure_all(folder: Path) -> list[Figure]:
+async def start_broker(folder: Path) -> RunningBroker:
+    """A broker in this process."""
     settings = node_settings(folder=folder, kafka_port=0, quick=True)
     running = RunningBroker(settings, *open_folder(settings))
     await running.start()
+    return running
+
+
+async def create_topic(running: RunningBroker, name: str, partitions: int) -> None:
+    wanted = NewTopic(name, new_topic_id(), partitions, 1, (), ())
+    await result_of(running.controller.submit(lambda caller: CreateTopics(caller, (wanted,))))
+    await running.follower.idle()  # the partitions are open
+
+
+async def measure_all(folder: Path) -> list[Figure]:
+    running = await start_broker(folder)
     try:
-        wanted = NewTopic(TOPIC, new_topic_id(), PARTITIONS, 1, (), ())
-        await result_of(running.controller.submit(lambda caller: CreateTopics(caller, (wanted,))))
+        await create_topic(running, TOPIC, PARTITIONS)
         return [
             await measure_produce(running, "produce 1 message of 100 B", a_batch(1, 100)),
             await measure_produce(running, "produce 16 messages of 1 000 B", a_batch(16, 1000)),

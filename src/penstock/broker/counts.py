@@ -7,19 +7,21 @@ table of APIs and the list of error codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_type_hints
 
 from penstock.errors import ErrorCode
 from penstock.metrics.histogram import Histogram
-from penstock.metrics.row import BYTES, SECONDS
+from penstock.metrics.row import SECONDS
 
 if TYPE_CHECKING:
     from penstock.broker.handler import ApiTable
     from penstock.broker.partition import Leadership
+    from penstock.protocol.api import Api
 
-ReadErrors: TypeAlias = Callable[[Any], "list[ErrorCode]"]
+ReadErrors: TypeAlias = Callable[[Any], "Sequence[ErrorCode]"]
 
+SIZES: Final = 33  # a batch has less than 2**32 bytes
 _TOPICS_AND_PARTITIONS: Final = 2  # how deep the codes of most responses are
 
 
@@ -27,7 +29,7 @@ class TopicCounts:
     """One topic's counts, shared by its partitions on this broker."""
 
     __slots__ = (
-        "batch_bytes",
+        "batches",
         "elections",
         "isr_expansions",
         "isr_shrinks",
@@ -43,13 +45,13 @@ class TopicCounts:
         self.elections: int = 0
         self.isr_shrinks: int = 0
         self.isr_expansions: int = 0
-        self.batch_bytes: Histogram = Histogram(BYTES)
+        self.batches: list[int] = [0] * SIZES  # by the length of their size in bits
 
     def note_batch(self, size_bytes: int, records: int) -> None:
         """A batch was appended by the leader."""
         self.received_bytes += size_bytes
         self.records += records
-        self.batch_bytes.observe(size_bytes)
+        self.batches[size_bytes.bit_length()] += 1
 
     def note_change(self, old: Leadership, new: Leadership) -> None:
         """The controller decided anew about a partition."""
@@ -58,47 +60,52 @@ class TopicCounts:
         self.isr_expansions += len(new.isr) > len(old.isr)
 
     def add(self, other: TopicCounts) -> None:
-        """Add the counts of a topic that is deleted."""
+        """Add the counts of another topic."""
         self.elections += other.elections
         self.isr_shrinks += other.isr_shrinks
         self.isr_expansions += other.isr_expansions
-        self.batch_bytes.add(other.batch_bytes)
+        self.received_bytes += other.received_bytes
+        for bits, count in enumerate(other.batches):
+            self.batches[bits] += count
 
 
 class ApiCounts:
     """The requests of one API."""
 
-    __slots__ = ("errors", "ok", "read_errors", "seconds", "waits")
+    __slots__ = ("errors", "read_errors", "seconds", "waits")
 
     def __init__(self, read_errors: ReadErrors) -> None:
-        self.ok: int = 0
         self.errors: int = 0
         self.seconds: Histogram = Histogram(SECONDS)
         self.waits: Histogram = Histogram(SECONDS)
         self.read_errors: ReadErrors = read_errors
 
+    @property
+    def requests(self) -> int:
+        """All that have begun."""
+        return sum(self.seconds.counts)
+
 
 class RequestCounts:
     """The requests of a broker, by API and by error code."""
 
-    __slots__ = ("by_api", "by_error")
+    __slots__ = ("apis", "by_api", "by_error")
 
     def __init__(self, api_table: ApiTable) -> None:
-        self.by_api: dict[int, ApiCounts] = {
-            int(row.api): ApiCounts(errors_of(row.message.response)) for row in api_table.rows
-        }
+        self.apis: tuple[Api, ...] = tuple(row.api for row in api_table.rows)
+        # A list by number, because an enumeration's hash is computed in Python.
+        unused = ApiCounts(lambda _: ())
+        self.by_api: list[ApiCounts] = [unused] * (max(self.apis) + 1)
+        for row in api_table.rows:
+            self.by_api[row.api] = ApiCounts(errors_of(row.message.response))
         self.by_error: dict[ErrorCode, int] = dict.fromkeys(ErrorCode, 0)
         del self.by_error[ErrorCode.none]
 
-    def note(self, api: int, response: object) -> None:
-        """A request has its response; None if it gets none."""
-        counts = self.by_api[api]
-        if response is not None and (errors := counts.read_errors(response)):
-            counts.errors += 1
-            for code in errors:
-                self.by_error[code] += 1
-        else:
-            counts.ok += 1
+    def note_errors(self, api: int, errors: Sequence[ErrorCode]) -> None:
+        """A response has error codes."""
+        self.by_api[api].errors += 1
+        for code in errors:
+            self.by_error[code] += 1
 
 
 def errors_of(response: type) -> ReadErrors:
@@ -106,12 +113,15 @@ def errors_of(response: type) -> ReadErrors:
     paths = _paths(response)
     if len(paths) == 1 and len(paths[0]) == _TOPICS_AND_PARTITIONS + 1:
         topics, partitions, code = paths[0]
-        return lambda found: [
-            partition[code]
-            for topic in found[topics]
-            for partition in topic[partitions]
-            if partition[code]
-        ]
+
+        def errors_of_partitions(found: Any) -> Sequence[ErrorCode]:
+            for topic in found[topics]:
+                for partition in topic[partitions]:
+                    if partition[code]:
+                        return _codes(found, paths[0])
+            return ()
+
+        return errors_of_partitions
     return lambda found: [code for path in paths for code in _codes(found, path)]
 
 

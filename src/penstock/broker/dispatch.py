@@ -131,9 +131,11 @@ class Dispatcher:
 
     def encode(self, context: Context, response: Any) -> list[Buffer]:
         """A whole response frame, in buffers; none when there is no response."""
-        self.counts.note(context.message.api, response)
         if response is None:
             return []
+        api = context.message.api
+        if errors := self.counts.by_api[api].read_errors(response):
+            self.counts.note_errors(api, errors)
         body = context.message.write_response(response, context.api_version, context.throttle_ms)
         if isinstance(body, bytes):
             return [response_start(context.correlation_id, len(body), context.has_tags) + body]

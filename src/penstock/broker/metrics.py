@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.broker.counts import TopicCounts
 from penstock.broker.partition_survey import PartitionSurvey
 from penstock.broker.quotas import QuotaKind
 from penstock.metrics import broker_rows as rows
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.broker.broker import Broker
-    from penstock.broker.counts import RequestCounts, TopicCounts
+    from penstock.broker.counts import RequestCounts
     from penstock.broker.flusher import Flusher
     from penstock.broker.listener import Listener
     from penstock.broker.partitions import HostedTopic
@@ -128,13 +130,14 @@ class BrokerMetrics:
 
 
 def _of_requests(counts: RequestCounts) -> Iterator[Family]:
-    by_api = {title(Api(key)): value for key, value in counts.by_api.items()}
+    by_api = {title(api): counts.by_api[api] for api in counts.apis}
+    fine = {name: max(count.requests - count.errors, 0) for name, count in by_api.items()}
     yield (
         rows.REQUESTS,
         [
             sample
             for name, count in by_api.items()
-            for sample in (((name, "ok"), count.ok), ((name, "error"), count.errors))
+            for sample in (((name, "ok"), fine[name]), ((name, "error"), count.errors))
         ],
     )
     yield rows.ERRORS, [((code.name,), count) for code, count in counts.by_error.items()]
@@ -160,18 +163,19 @@ def _by_name(histograms: dict[str, Histogram]) -> list[Sample]:
 
 
 def _of_batches(topics: list[HostedTopic], deleted: TopicCounts) -> Iterator[Family | None]:
-    sizes = Histogram(BYTES)
-    elections, shrinks, expansions = 0, 0, 0
+    total = TopicCounts()
     for number, counts in enumerate((deleted, *(topic.counts for topic in topics)), 1):
-        sizes.add(counts.batch_bytes)
-        elections += counts.elections
-        shrinks += counts.isr_shrinks
-        expansions += counts.isr_expansions
+        total.add(counts)
         if number % 100 == 0:
             yield None
+    sizes = Histogram(BYTES)
+    for bits, count in enumerate(total.batches):
+        sizes.counts[bisect_left(BYTES, float(1 << bits))] += count
+    sizes.total = float(total.received_bytes)
     yield rows.BATCH_BYTES, [((), sizes)]
-    yield rows.ELECTIONS, [((), elections)]
-    yield rows.ISR_CHANGES, [(("shrink",), shrinks), (("expand",), expansions)]
+    yield rows.ELECTIONS, [((), total.elections)]
+    changes = (("shrink",), total.isr_shrinks), (("expand",), total.isr_expansions)
+    yield rows.ISR_CHANGES, changes
 
 
 def title(api: Api) -> str:

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from penstock.broker.broker import Broker
     from penstock.broker.partition import Partition
@@ -22,15 +22,36 @@ SKEW_S: Final = 10.0  # records of at least so long are compared
 NO_LEADER: Final = -1
 
 
+class AddedRecords:
+    """How the new records of a topic are spread over its partitions."""
+
+    __slots__ = ("_most", "_partitions", "_total")
+
+    def __init__(self) -> None:
+        self._most = self._partitions = self._total = 0
+
+    def add(self, records: int) -> None:
+        self._partitions += 1
+        self._total += records
+        self._most = max(self._most, records)
+
+    @property
+    def ratio(self) -> float:
+        """The records of the busiest partition, divided by the average; 0 without records."""
+        return round(self._most * self._partitions / self._total, 3) if self._total > 0 else 0.0
+
+
 class SurveyResult:
     """What one pass has found."""
 
     __slots__ = (
-        "ends", "followers", "leaders", "offline", "segments", "size_bytes", "under_min_isr",
-        "under_replicated",
+        "_ends_before", "added", "ends", "followers", "leaders", "offline", "segments",
+        "size_bytes", "under_min_isr", "under_replicated",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, ends_before: dict[Partition, int]) -> None:
+        self._ends_before = ends_before
+        self.added: defaultdict[str, AddedRecords] = defaultdict(AddedRecords)  # by topic
         self.size_bytes: defaultdict[str, int] = defaultdict(int)  # by topic
         self.ends: dict[Partition, int] = {}  # of the partitions led here
         self.leaders: int = 0
@@ -48,7 +69,9 @@ class SurveyResult:
             self.followers += 1
             return
         self.leaders += 1
-        self.ends[partition] = log.end_offset
+        end = self.ends[partition] = log.end_offset
+        added = end - self._ends_before.get(partition, end)
+        self.added[partition.topic_partition.topic].add(added)
         leadership = partition.leadership
         self.under_replicated += len(leadership.isr) < len(leadership.replicas)
         self.under_min_isr += not partition.has_min_insync
@@ -60,16 +83,16 @@ class PartitionSurvey:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._due_s = 0.0
-        self._compared: SurveyResult | None = None  # the skew is that of the records since
+        self._ends: dict[Partition, int] = {}  # the skew is that of the records since
         self._compare_at_s = 0.0
-        self.result: SurveyResult = SurveyResult()
+        self.result: SurveyResult = SurveyResult({})
         self.skew: dict[str, float] = {}  # by topic
 
     def refresh(self) -> Iterator[None]:
         """Make a pass if one is due; yields at each pause."""
         if perf_counter() < self._due_s:
             return
-        result, spent_s, began_s = SurveyResult(), 0.0, perf_counter()
+        result, spent_s, began_s = SurveyResult(self._ends), 0.0, perf_counter()
         for number, partition in enumerate(tuple(self._broker.partitions), 1):
             result.add(partition)
             if number % STEP_PARTITIONS == 0:
@@ -86,19 +109,5 @@ class PartitionSurvey:
         self._due_s = now_s + (spent_s + now_s - began_s) * REST_FACTOR
         self.result = result
         if now_s >= self._compare_at_s:
-            if self._compared is not None:
-                self.skew = skew_ratios(self._compared.ends, result.ends)
-            self._compared, self._compare_at_s = result, now_s + SKEW_S
-
-
-def skew_ratios(
-    before: Mapping[Partition, int], after: Mapping[Partition, int]
-) -> dict[str, float]:
-    """Of each topic: the records of its busiest partition, divided by the average of all."""
-    added: defaultdict[str, list[int]] = defaultdict(list)
-    for partition, end in after.items():
-        added[partition.topic_partition.topic].append(end - before.get(partition, end))
-    return {
-        topic: round(max(counts) * len(counts) / total, 3) if (total := sum(counts)) > 0 else 0.0
-        for topic, counts in added.items()
-    }
+            self.skew = {topic: added.ratio for topic, added in result.added.items()}
+            self._ends, self._compare_at_s = result.ends, now_s + SKEW_S

@@ -22,6 +22,7 @@ import typer
 
 from penstock.cli.options import PORT_MAX, AsJson
 from penstock.cli.output import show_json
+from penstock.metrics import broker_rows
 from penstock.node.addresses import HTTP_PORT, KAFKA_PORT, LOCALHOST
 
 PYTHON_MIN: Final = (3, 11)
@@ -32,6 +33,14 @@ DISK_MIN_BYTES: Final = 1 << 30
 DISK_RECOMMENDED_BYTES: Final = 10 << 30
 UPKEEP_SILENT_MS: Final = 300_000  # it reports after each round, and every round is shorter
 UPKEEP_ROWS_MAX: Final = 3
+
+
+# By check: the metric, and the page.
+WATCHED: Final = {
+    "disk": (broker_rows.DISK_FREE_BYTES.name, "docs/operations/disk-full.md"),
+    "open files": (broker_rows.CONNECTIONS.name, "docs/operations/sizing.md"),
+    "upkeep": (broker_rows.UPKEEP_FAILING.name, "docs/operations/disk-full.md"),
+}
 
 
 class Severity(StrEnum):
@@ -50,6 +59,16 @@ class Finding:
     severity: Severity
     result: str
     remedy: str = ""
+
+    @property
+    def metric(self) -> str:
+        """The metric that shows the same while a broker runs; empty if there is none."""
+        return WATCHED.get(self.check, ("", ""))[0]
+
+    @property
+    def page(self) -> str:
+        """The page that says what to do."""
+        return WATCHED.get(self.check, ("", "docs/how-to/install.md"))[1]
 
 
 def check_python(running: tuple[int, int], name: str) -> Finding:
@@ -181,7 +200,7 @@ def doctor(
     """
     findings = examine(folder.absolute(), kafka_port, http_port)
     if as_json:
-        show_json([asdict(finding) for finding in findings])
+        show_json([{**asdict(each), "metric": each.metric, "page": each.page} for each in findings])
     else:
         _show(findings)
     if any(finding.severity is Severity.PROBLEM for finding in findings):
@@ -196,7 +215,9 @@ def _show(findings: Iterable[Finding]) -> None:
     table = Table(box=None, show_header=False)
     for finding in findings:
         severity = f"[{colour[finding.severity]}]{finding.severity}[/]"
-        table.add_row(severity, finding.check, finding.result, finding.remedy)
+        is_fine = finding.severity is Severity.OK
+        where = "" if is_fine else " ".join(filter(None, (finding.metric, finding.page)))
+        table.add_row(severity, finding.check, finding.result, finding.remedy, where)
     Console().print(table)
 
 

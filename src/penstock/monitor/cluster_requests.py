@@ -20,6 +20,12 @@ from penstock.protocol.messages.group_admin import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from penstock.protocol.messages.transaction_admin import (
+    LIST_TRANSACTIONS,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 
 BROKER_RESOURCE: Final = 4
 METRICS_KEY: Final = "penstock.metrics.listener"
@@ -89,4 +95,19 @@ def member_metadata(routes: Routes, group_id: str) -> Steps[Sequence[bytes]]:
         for group in response.groups
         if group.error_code is ErrorCode.none
         for member in group.members
+    ]
+
+
+@operation
+def list_transactions(routes: Routes) -> Steps[list[ListedTransaction]]:
+    """The transactional ids of all brokers that respond."""
+    yield from routes.request_metadata(())
+    request = request_of(LIST_TRANSACTIONS, ListTransactionsRequest())
+    addresses = list(routes.brokers.values())
+    responses = yield from send_all([BrokerRequest(each, request) for each in addresses])
+    return [
+        row
+        for response in responses
+        if isinstance(response, ListTransactionsResponse)
+        for row in response.transaction_states
     ]
