@@ -45,6 +45,7 @@ def with_followers(local: Committer, min_insync: int = 1) -> tuple[Committer, In
         high_watermark=Offset(0),
         epoch_start_offset=Offset(0),
         settings=ReplicaSettings(Millis(1000)),
+        is_eligible=lambda _replica, _epoch: True,
     )
     return ReplicatedCommitter(local, in_sync), in_sync
 

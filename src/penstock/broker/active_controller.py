@@ -48,6 +48,7 @@ class ActiveController:
         self._quorum: QuorumNode | None = None
         self._host: RunnerHost[ClusterState, Command, Event] | None = None
         self._epoch: LeaderEpoch | None = None  # that this replica leads
+        self.on_active: Callable[[], None] = lambda: None
 
     def attach(self, quorum: QuorumNode) -> None:
         """The quorum that decides who is active."""
@@ -107,6 +108,7 @@ class ActiveController:
         self._host.submit(StartSessions)
         self._host.set_timer()
         logger.info("this broker is the active controller in epoch %d", epoch)
+        self.on_active()
 
 
 def _not_active() -> Refused:

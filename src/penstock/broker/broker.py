@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.broker.fetch_sessions import FetchSessions
     from penstock.broker.group_coordinators import GroupCoordinators
     from penstock.broker.handler import ApiTable
+    from penstock.broker.lost_brokers import LostBrokers
     from penstock.broker.metadata_follower import MetadataFollower
     from penstock.broker.metadata_image import MetadataImage
     from penstock.broker.partition import Leadership
@@ -98,6 +99,7 @@ class Broker:
     controller: ActiveController = field(init=False)
     controller_client: ControllerClient = field(init=False)
     dispatcher: Dispatcher = field(init=False)
+    lost_brokers: LostBrokers = field(init=False)
     follower_sessions: FollowerSessions = field(init=False)
     in_sync_changes: InSyncChanges = field(init=False)
     groups: GroupCoordinators = field(init=False)

@@ -152,6 +152,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         for request in pending:
             if request.deferred is not None:
                 request.deferred.cancel()
+        if self.client.on_closed is not None:
+            self.client.on_closed()
 
     def get_buffer(self, _size_hint: int) -> memoryview:
         return self._receiver.buffer()

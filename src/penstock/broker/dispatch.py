@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from penstock.broker.broker import Broker
     from penstock.broker.counts import RequestCounts
+    from penstock.broker.stall_watch import StallWatch
     from penstock.protocol.varint import Buffer
 
 _START: Final = Struct(
@@ -61,6 +62,7 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], _Route] = {}
         self._is_open = False  # until then, only what other brokers depend on is served
         self._held: list[Callable[[], None]] = []  # one request of each connection
+        self.stalls: StallWatch | None = None  # None: no other broker could take over
 
     def open(self) -> None:
         """This broker is ready: serve everything, first what waits."""
@@ -69,6 +71,10 @@ class Dispatcher:
         for begin in held:
             begin()
 
+    def pause(self) -> None:
+        """Serve again only what other brokers depend on, until `open`."""
+        self._is_open = False
+
     def begin(
         self, client: Client, frame: memoryview, *, only_forwarded: bool = False
     ) -> tuple[Context, Answer[Any]]:
@@ -76,6 +82,8 @@ class Dispatcher:
 
         `only_forwarded`: it comes from another broker, and must be one for the controller.
         """
+        if self.stalls is not None:
+            self.stalls.check()
         # A frame has eight bytes at least.
         api_key, api_version, correlation_id = _START.unpack_from(frame, 0)
         broker = self._broker

@@ -116,7 +116,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 class Client:
     """The client of a connection. Its client id may differ by request."""
 
-    __slots__ = ("header_tails", "host", "listener", "port", "principal")
+    __slots__ = ("header_tails", "host", "listener", "on_closed", "port", "principal")
 
     def __init__(
         self, host: str, port: int, *, listener: str = "PLAINTEXT", principal: str = ANONYMOUS
@@ -127,6 +127,7 @@ class Client:
         self.port: int = port
         self.listener: str = listener
         self.principal: str = principal
+        self.on_closed: Callable[[], None] | None = None  # called when the connection has ended
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

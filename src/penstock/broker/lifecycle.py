@@ -104,6 +104,16 @@ class BrokerLifecycle:
         """Wait until this broker serves."""
         await self._was_unfenced.wait()
 
+    async def renewed(self) -> None:
+        """Wait for a heartbeat that the controller answers from now on, unfenced.
+
+        It unfences a broker only once that has all metadata of the time before.
+        """
+        while True:
+            if await self._send_heartbeat() and not self.is_fenced:
+                return
+            await asyncio.sleep(RETRY_S)
+
     async def stop(self, within_s: float) -> None:
         """Let other brokers take over, for this long at most; then send nothing more."""
         self._is_stopping = True

@@ -208,6 +208,16 @@ class MetadataImage:
         """Where clients reach a broker, if it is live."""
         return next((each for each in self._live if each.node_id == node_id), None)
 
+    def may_join(self, node_id: NodeId, broker_epoch: int) -> bool:
+        """Whether a broker may join in-sync sets: live, staying, and in that epoch."""
+        broker = self.state.brokers.get(node_id)
+        return (
+            broker is not None
+            and not broker.is_fenced
+            and not broker.is_stopping
+            and broker.epoch == broker_epoch
+        )
+
     def topics(self) -> Iterable[KnownTopic]:
         """All topics, in no particular order."""
         return self._topics.values()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.broker.partition_ports import FlushPort, FollowerListener, MarkerWatcher, Poll
     from penstock.broker.settings import TopicSettings
+    from penstock.consensus.replica.leader import IsEligible
     from penstock.log.append_plan import Appended
     from penstock.log.partition_log import PartitionLog
     from penstock.log.producer_state import Origin
@@ -71,6 +72,7 @@ class Partition:
         "_committer",
         "_flush",
         "_flush_port",
+        "_is_eligible",
         "_replica_settings",
         "_uncommitted_bytes",
         "_waiting",
@@ -104,6 +106,7 @@ class Partition:
         flush: FlushPort | None = None,
         replica_settings: ReplicaSettings = REPLICA_SETTINGS,
         counts: TopicCounts | None = None,
+        is_eligible: IsEligible = lambda _replica, _epoch: True,
     ) -> None:
         self.log: PartitionLog = log
         self.counts: TopicCounts = TopicCounts() if counts is None else counts
@@ -125,6 +128,7 @@ class Partition:
         self._uncommitted_bytes = 0  # appended since the high watermark moved
         self._flush_port = flush
         self._replica_settings = replica_settings
+        self._is_eligible = is_eligible  # to join the in-sync set
         self.lead(leadership)
 
     def __repr__(self) -> str:
@@ -196,6 +200,7 @@ class Partition:
                 high_watermark=self.log.high_watermark,
                 epoch_start_offset=self.log.end_offset,
                 settings=self._replica_settings,
+                is_eligible=self._is_eligible,
             )
         if self.in_sync is not None:
             self._committer = ReplicatedCommitter(self._committer, self.in_sync)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.broker.partition import Leadership
     from penstock.broker.partition_ports import FlushPort
     from penstock.broker.settings import TopicSettings
-    from penstock.consensus.replica.leader import ReplicaSettings
+    from penstock.consensus.replica.leader import IsEligible, ReplicaSettings
     from penstock.log.partition_log import PartitionLog
     from penstock.log.settings import LogSettings
     from penstock.model import NodeId, TopicId, TopicPartition
@@ -61,7 +61,8 @@ class Partitions:
         replica_settings: ReplicaSettings = REPLICA_SETTINGS,
     ) -> None:
         self.node_id = node_id
-        self.replica_settings = replica_settings
+        self.replica_settings: ReplicaSettings = replica_settings
+        self.is_eligible: IsEligible = lambda _replica, _epoch: True  # to join an in-sync set
         self.flush: FlushPort | None = None  # for partitions created from then on
         self.generation: int = (
             0  # of the table: a cached partition of another one is looked up again
@@ -110,6 +111,7 @@ class Partitions:
             flush=self.flush,
             replica_settings=self.replica_settings,
             counts=topic.counts,
+            is_eligible=lambda replica, epoch: self.is_eligible(replica, epoch),
         )
         topic.partitions[topic_partition.partition] = partition
         self.generation += 1

@@ -29,6 +29,7 @@ from penstock.broker.handlers.api_versions import FEATURES
 from penstock.broker.held_partitions import HeldPartitions
 from penstock.broker.lifecycle import BrokerLifecycle
 from penstock.broker.listener import Listener
+from penstock.broker.lost_brokers import LostBrokers
 from penstock.broker.metadata_follower import MetadataFollower
 from penstock.broker.metadata_image import MetadataImage
 from penstock.broker.partitions import Partitions
@@ -39,6 +40,7 @@ from penstock.broker.remote_transactions import RemoteTransactions
 from penstock.broker.replication.follower_sessions import FollowerSessions
 from penstock.broker.replication.in_sync_changes import InSyncChanges
 from penstock.broker.replication.replicas import Replicas
+from penstock.broker.stall_watch import StallWatch
 from penstock.broker.transaction_coordinators import TransactionCoordinators
 from penstock.config.resolve import view
 from penstock.consensus.replica.leader import ReplicaSettings
@@ -47,8 +49,9 @@ from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
 from penstock.log import LogDirectory, LogDirectoryIdentity, OpenFiles
 from penstock.log.log_dir import PartitionLogStore
-from penstock.log.log_dir_identity import load_identity
+from penstock.log.log_dir_identity import load_identity, save_identity
 from penstock.model import Millis, Offset
+from penstock.node.checkpoint_writer import write_checkpoints
 from penstock.node.clocks import SYSTEM_CLOCKS, Clocks
 from penstock.node.listen_address import CannotListenError, bracketed
 from penstock.node.metadata_folder import open_metadata, report_recovery, set_strays_aside
@@ -87,6 +90,7 @@ class RunningBroker:
     controller: ActiveController
     links: BrokerLinks
     client: ControllerClient
+    lost_brokers: LostBrokers
     in_sync_changes: InSyncChanges
     replicas: Replicas
     remote_transactions: RemoteTransactions
@@ -119,6 +123,7 @@ class RunningBroker:
         self.metadata = open_metadata(folder, clocks.wall())
         quotas = Quotas(clocks.monotonic_s)
         self.image = MetadataImage(settings.node_id, settings.static, quotas)
+        self.partitions.is_eligible = self.image.may_join
         self.held = HeldPartitions(self.partitions, self.image.topic, self.image.topic_settings)
         self.follower = MetadataFollower(self.image, self.held, clock=clocks.wall)
         machine = ControllerMachine(controller_view(settings), dict(FEATURES))
@@ -164,6 +169,8 @@ class RunningBroker:
             broker, self.controller, self.follower, self.links
         )
         broker.dispatcher = Dispatcher(broker)
+        self.lost_brokers = broker.lost_brokers = LostBrokers(self.controller, self.image)
+        self.controller.on_active = self.lost_brokers.check_all
         broker.follower_sessions = FollowerSessions(_new_session_id)
         self.in_sync_changes = broker.in_sync_changes = InSyncChanges(
             self.client,
@@ -216,9 +223,14 @@ class RunningBroker:
         self.lifecycle.start()
         await self.lifecycle.unfenced()
         await self.transactions.producer_ids.prepare()
+        if self.settings.voters or self.settings.join:
+            self._watch_stalls()
         self.broker.dispatcher.open()
         self._keep_running("upkeep", self.upkeep.run())
-        self._keep_running("checkpoints", self._write_checkpoints())
+        interval_ms = self.settings.values.integer("log.flush.offset.checkpoint.interval.ms")
+        self._keep_running(
+            "checkpoints", write_checkpoints(self.folder, self.clocks.wall, Millis(interval_ms))
+        )
         gc.freeze()  # what exists now exists until the end: no collection looks at it again
         gc.enable()
         return port
@@ -274,11 +286,29 @@ class RunningBroker:
         loop = asyncio.get_running_loop()
         save = partial(save_registration, self.folder.path, epoch, boot)
         await loop.run_in_executor(None, save)
+        if not self._identity.cluster_id:
+            self._identity = self._identity._replace(cluster_id=self.image.cluster_id)
+            await loop.run_in_executor(None, save_identity, self.folder.path, self._identity)
 
     def _keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
         task.add_done_callback(_report_end)
         self._tasks.append(task)
+
+    def _watch_stalls(self) -> None:
+        limit_s = self.settings.values.integer("broker.session.timeout.ms") / 1000
+        self.broker.dispatcher.stalls = stalls = StallWatch(limit_s, self._on_stall)
+        stalls.start()
+
+    def _on_stall(self, stood_s: float) -> None:
+        """Others may have taken over: serve nothing until the controller says how things are."""
+        logger.warning("this process stood still for %.1f s", stood_s)
+        self.broker.dispatcher.pause()
+        self._keep_running("resuming", self._resume())
+
+    async def _resume(self) -> None:
+        await self.lifecycle.renewed()
+        self.broker.dispatcher.open()
 
     # What the quorum reports.
 
@@ -308,8 +338,12 @@ class RunningBroker:
         """Let others take over, stop serving, answer pending requests, close all."""
         if len(self.image.brokers()) > 1:
             await self.lifecycle.stop(HAND_OVER_S)
+            self.broker.quorum.resign()
         else:
             self.lifecycle.close()
+        if self.broker.dispatcher.stalls is not None:
+            self.broker.dispatcher.stalls.close()
+        self.lost_brokers.close()
         await self.server.close(STOP_S, self._answer_pending)
         for task in self._tasks:
             task.cancel()
@@ -353,22 +387,6 @@ class RunningBroker:
             write_status(self.folder.path, self.upkeep, self.clocks.wall())
         except OSError as error:  # nothing depends on it
             logger.debug("the upkeep status could not be written: %s", error)
-
-    async def _write_checkpoints(self) -> None:
-        interval_ms = self.settings.values.integer("log.flush.offset.checkpoint.interval.ms")
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(max(interval_ms, 1000) / 1000)
-            try:
-                await loop.run_in_executor(None, self.folder.plan_checkpoint().run)
-            except OSError as error:  # only makes the next recovery longer
-                logger.warning("the checkpoints could not be written: %s", error)
-            remove = partial(
-                self.folder.remove_folders,
-                self.folder.take_deleted(self.clocks.wall()),
-                keep_names=self.folder.has_deleted_rows,
-            )
-            await loop.run_in_executor(None, remove)
 
 
 def _new_session_id() -> int:

@@ -12,12 +12,17 @@ LAG_MS = Millis(1000)
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
 
+def anyone(_replica: NodeId, _broker_epoch: int) -> bool:
+    return True
+
+
 def leader(
     *,
     isr: tuple[NodeId, ...] = (ONE, TWO, THREE),
     min_insync: int = 2,
     high_watermark: int = 0,
     epoch_start: int = 0,
+    is_eligible: Callable[[NodeId, int], bool] = anyone,
 ) -> InSyncReplicas:
     return InSyncReplicas(
         node_id=ONE,
@@ -29,6 +34,7 @@ def leader(
         high_watermark=Offset(high_watermark),
         epoch_start_offset=Offset(epoch_start),
         settings=ReplicaSettings(LAG_MS),
+        is_eligible=is_eligible,
     )
 
 
@@ -43,10 +49,6 @@ def fetch(
         leader_end_offset=Offset(leader_end),
         now=Millis(now),
     )
-
-
-def anyone(replica: NodeId, broker_epoch: int) -> bool:
-    return True
 
 
 def test_committed_is_what_every_in_sync_replica_has() -> None:
@@ -83,27 +85,41 @@ def test_a_follower_joins_once_it_has_all_that_is_committed_and_all_of_the_epoch
     replicas = leader(isr=(ONE, TWO), high_watermark=5, epoch_start=8)
     replicas.on_leader_end(Offset(10))
     fetch(replicas, THREE, 5, leader_end=10)
-    assert replicas.propose_joins(anyone) is None  # it may lack what an earlier leader committed
+    assert replicas.propose_joins() is None  # it may lack what an earlier leader committed
 
     fetch(replicas, THREE, 8, leader_end=10)
-    proposal = replicas.propose_joins(anyone)
+    proposal = replicas.propose_joins()
     assert proposal is not None
     assert proposal.isr == ((ONE, -1), (TWO, -1), (THREE, 103))
     assert (proposal.leader_epoch, proposal.partition_epoch) == (5, 10)
 
 
 def test_a_fenced_follower_or_one_of_an_older_incarnation_does_not_join() -> None:
-    replicas = leader(isr=(ONE, TWO))
+    live = {104}
+    replicas = leader(isr=(ONE, TWO), is_eligible=lambda _replica, epoch: epoch in live)
     fetch(replicas, THREE, 0, leader_end=0)
-    assert replicas.propose_joins(lambda replica, broker_epoch: broker_epoch == 104) is None
-    assert replicas.propose_joins(lambda replica, broker_epoch: broker_epoch == 103) is not None
+    assert replicas.propose_joins() is None
+    live.add(103)
+    assert replicas.propose_joins() is not None
+
+
+def test_a_follower_that_left_and_is_gone_is_not_waited_for() -> None:
+    live = {102, 103}
+    replicas = leader(min_insync=1, is_eligible=lambda _replica, epoch: epoch in live)
+    fetch(replicas, TWO, 0, leader_end=0)
+    fetch(replicas, THREE, 0, leader_end=0)
+    replicas.on_committed_isr((ONE, TWO), 11)
+    fetch(replicas, THREE, 0, leader_end=0)  # it stops in order: it fetches to its end
+    live.remove(103)
+    replicas.on_leader_end(Offset(10))
+    assert fetch(replicas, TWO, 10, leader_end=10) == 10
 
 
 def test_one_proposal_at_a_time() -> None:
     replicas = leader(isr=(ONE, TWO))
     fetch(replicas, THREE, 0, leader_end=0)
-    assert replicas.propose_joins(anyone) is not None
-    assert replicas.propose_joins(anyone) is None
+    assert replicas.propose_joins() is not None
+    assert replicas.propose_joins() is None
     assert replicas.propose_leaves(Offset(10), Millis(5000)) is None
     replicas.withdraw()
     assert replicas.propose_leaves(Offset(10), Millis(7000)) is not None
@@ -112,7 +128,7 @@ def test_one_proposal_at_a_time() -> None:
 def test_while_a_join_is_proposed_the_high_watermark_waits_for_the_joining_replica() -> None:
     replicas = leader(isr=(ONE, TWO), min_insync=1)
     fetch(replicas, THREE, 0, leader_end=0)
-    replicas.propose_joins(anyone)
+    replicas.propose_joins()
     replicas.on_leader_end(Offset(10))
     fetch(replicas, TWO, 10, leader_end=10, now=5000)
     assert replicas.high_watermark == 0  # the controller may have committed the larger set
@@ -210,7 +226,7 @@ def steps(draw: st.DrawFn) -> Step:
     return {
         "append": lambda it: it.on_leader_end(Offset(offset)),
         "fetch": lambda it: fetch(it, replica, offset, leader_end=30, now=now),
-        "join": lambda it: it.propose_joins(anyone),
+        "join": lambda it: it.propose_joins(),
         "leave": lambda it: it.propose_leaves(Offset(30), Millis(now)),
         "commit": lambda it: it.on_committed_isr(isr, it.partition_epoch + 1),
         "withdraw": lambda it: it.withdraw(),

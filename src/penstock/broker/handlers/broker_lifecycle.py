@@ -98,6 +98,9 @@ def register_broker(
 def heartbeat(context: Context, request: BrokerHeartbeatRequest) -> Answer[BrokerHeartbeatResponse]:
     """A broker is alive."""
     controller = context.broker.controller
+    context.broker.lost_brokers.watch(
+        context.client, NodeId(request.broker_id), request.broker_epoch
+    )
     decided = controller.submit(
         lambda caller: BrokerHeartbeat(
             caller,

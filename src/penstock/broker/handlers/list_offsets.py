@@ -147,6 +147,8 @@ def _look_up(context: Context, topic: str, row: ListOffsetsPartition, committed_
         partition = find_leader(context.broker, topic, index, leader_epoch)
         if timestamp < 0 and context.api_version < _SINCE.get(timestamp, context.api_version + 1):
             raise Refused(ErrorCode.unsupported_version, f"timestamp {timestamp} is not defined")
+        if partition.in_sync is not None and not partition.in_sync.is_high_watermark_certain:
+            raise Refused(ErrorCode.offset_not_available, "the leader is new; try again")
         return _find(partition, index, timestamp, committed_only)
     except Refused as refusal:
         return ListedOffset(index, refusal.code)

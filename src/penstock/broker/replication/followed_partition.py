@@ -81,6 +81,11 @@ class FollowedPartition:
             self._timer.cancel()
 
     @property
+    def _has_new_leader(self) -> bool:
+        """Whether the metadata has moved on, and this object is about to be closed."""
+        return self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
+
+    @property
     def is_fetching(self) -> bool:
         """Whether it may be fetched now."""
         return self.phase is FollowerPhase.FETCHING
@@ -111,7 +116,7 @@ class FollowedPartition:
 
     def on_fetched(self, row: FetchedPartition, asked: FetchState) -> None:
         """Carry out what follows from the leader's response to a fetch."""
-        if self._is_closed or not self.is_fetching:
+        if self._is_closed or not self.is_fetching or self._has_new_leader:
             return
         records = row.records or b""
         diverging = row.diverging_epoch
@@ -216,7 +221,7 @@ class FollowedPartition:
         try:
             while (truncation := plan()) is not None:
                 await loop.run_in_executor(None, truncation.run)
-                if self._is_closed or self.partition.is_leader:
+                if self._is_closed or self._has_new_leader:
                     return
                 if self.partition.log.finish_truncation(truncation, self._clock()):
                     break

@@ -23,17 +23,19 @@ from penstock.protocol.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from penstock.broker.broker import Broker
     from penstock.broker.handler import Answer
     from penstock.broker.partition import Partition
+    from penstock.model import Millis
     from penstock.protocol.fields import LeaderAndEpoch, TopicKey
     from penstock.protocol.messages.fetch import FetchingReplica, FetchPartition, FetchRequest
 
 OPEN_EPOCH: Final = 0  # the follower requests a new session
 CLOSE_EPOCH: Final = -1  # and here it wants none
 NO_SESSION: Final = 0
+IDLE_MS: Final = 30_000  # then a follower is gone
 _LAST_EPOCH: Final = 2**31 - 1
 _NO_RECORDS: Final = memoryview(b"")
 
@@ -116,7 +118,8 @@ class FollowerSession:
     def __init__(self, broker: Broker, session_id: int, replica: FetchingReplica) -> None:
         self._broker = broker
         self.session_id: int = session_id
-        self.epoch = 1  # of the next fetch
+        self.epoch: int = 1  # of the next fetch
+        self.used_at: Millis = broker.steady_clock()
         self._replica_id = NodeId(replica.replica_id)
         self._broker_epoch = replica.replica_epoch
         self._positions: dict[tuple[TopicKey, int], FollowerPosition] = {}
@@ -312,31 +315,34 @@ class FollowerSessions:
 
     def __init__(self, new_id: Callable[[], int]) -> None:
         self._new_id = new_id
-        self._sessions: dict[int, FollowerSession] = {}
+        self._sessions: dict[NodeId, FollowerSession] = {}
 
     def fetch(self, broker: Broker, request: FetchRequest) -> Answer[FetchResponse]:
         """A follower's fetch. An error of its session makes the follower start over."""
         replica, epoch = request.replica, request.session_epoch
-        session = self._sessions.get(replica.replica_id)
+        replica_id, now = NodeId(replica.replica_id), broker.steady_clock()
+        self._close_idle(now)
+        session = self._sessions.get(replica_id)
         if epoch in (OPEN_EPOCH, CLOSE_EPOCH):
             if session is not None:
                 session.close()
             session_id = NO_SESSION if epoch == CLOSE_EPOCH else self._new_id()
             session = FollowerSession(broker, session_id, replica)
-            self._sessions[replica.replica_id] = session
+            self._sessions[replica_id] = session
         elif session is None or session.session_id != request.session_id:
             return FetchResponse(ErrorCode.fetch_session_id_not_found)
         elif session.epoch != epoch:
             return FetchResponse(ErrorCode.invalid_fetch_session_epoch)
         else:
             session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
+        session.used_at = now
         return session.fetch(request)
 
-    def drop(self, replicas: Iterable[int]) -> None:
-        """These brokers are gone."""
-        for replica in replicas:
-            session = self._sessions.pop(replica, None)
-            if session is not None:
+    def _close_idle(self, now: Millis) -> None:
+        """A follower that is alive fetches all the time."""
+        for replica_id, session in tuple(self._sessions.items()):
+            if now - session.used_at > IDLE_MS:
+                del self._sessions[replica_id]
                 session.close()
 
 

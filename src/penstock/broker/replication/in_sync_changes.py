@@ -90,18 +90,9 @@ class InSyncChanges:
         in_sync = partition.in_sync
         if in_sync is None or len(in_sync.isr) == len(partition.leadership.replicas):
             return
-        proposal = in_sync.propose_joins(self._is_eligible)
+        proposal = in_sync.propose_joins()
         if proposal is not None:
             self._add(partition, proposal)
-
-    def _is_eligible(self, replica: NodeId, broker_epoch: int) -> bool:
-        broker = self._image.state.brokers.get(replica)
-        return (
-            broker is not None
-            and not broker.is_fenced
-            and not broker.is_stopping
-            and broker.epoch == broker_epoch
-        )
 
     async def _find_lagging(self) -> None:
         while True:

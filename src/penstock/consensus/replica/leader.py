@@ -10,7 +10,7 @@ and the proposed set (the *maximal* in-sync set), so that it does not matter whi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from penstock.model import NO_OFFSET, LeaderEpoch, Millis, NodeId, Offset
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 NO_BROKER_EPOCH: Final = -1
+
+
+# Whether a replica may join the in-sync set: its broker is live, in that broker epoch.
+IsEligible: TypeAlias = "Callable[[NodeId, int], bool]"
 
 
 class ReplicaSettings(NamedTuple):
@@ -43,6 +47,7 @@ class _Follower:
         "caught_up_at",
         "end_offset",
         "fetched_at",
+        "is_caught_up",
         "leader_end_at_fetch",
         "log_start_offset",
     )
@@ -54,6 +59,7 @@ class _Follower:
         self.fetched_at: Millis | None = None
         self.leader_end_at_fetch = NO_OFFSET
         self.caught_up_at: Millis | None = None  # by its fetches
+        self.is_caught_up = False  # since then no check has found that it lags
         self.behind_since: Millis | None = None  # by the checks for lag; None: it was at the end
 
 
@@ -72,6 +78,7 @@ class InSyncReplicas:
         high_watermark: Offset,
         epoch_start_offset: Offset,
         settings: ReplicaSettings,
+        is_eligible: IsEligible,
     ) -> None:
         self.node_id = node_id
         self.leader_epoch = leader_epoch
@@ -80,6 +87,7 @@ class InSyncReplicas:
         self.high_watermark: Offset = high_watermark
         self._epoch_start_offset = epoch_start_offset
         self._settings = settings
+        self._is_eligible = is_eligible
         self._leader_end_offset = (
             high_watermark  # as far as it counts: under a flush policy, synced
         )
@@ -130,7 +138,7 @@ class InSyncReplicas:
     def on_leader_end(self, end_offset: Offset) -> Offset:
         """The leader's own log counts up to here: appended, or synced under a flush policy."""
         self._leader_end_offset = max(self._leader_end_offset, end_offset)
-        return self._advance(None)
+        return self._advance()
 
     def on_fetch(
         self,
@@ -151,24 +159,29 @@ class InSyncReplicas:
             return self.high_watermark
         if fetch_offset >= leader_end_offset:
             follower.caught_up_at = now
+            follower.is_caught_up = True
         elif follower.fetched_at is not None and fetch_offset >= follower.leader_end_at_fetch:
             # It has all that the leader had at its previous fetch.
             follower.caught_up_at = max(follower.caught_up_at or Millis(0), follower.fetched_at)
+            follower.is_caught_up = True
         follower.fetched_at = now
         follower.leader_end_at_fetch = leader_end_offset
         follower.end_offset = fetch_offset
         follower.log_start_offset = log_start_offset
         follower.broker_epoch = broker_epoch
-        return self._advance(now)
+        return self._advance()
 
     def on_committed_isr(self, isr: Iterable[NodeId], partition_epoch: int) -> Offset:
         """The controller has committed a set, the proposed one or another."""
         if partition_epoch <= self.partition_epoch:
             return self.high_watermark
-        self.isr = tuple(isr)
+        last_isr, self.isr = self.isr, tuple(isr)
+        for replica in set(last_isr) - set(self.isr):
+            if replica in self._followers:
+                self._followers[replica].is_caught_up = False
         self.partition_epoch = partition_epoch
         self._proposed = None
-        return self._advance(None)
+        return self._advance()
 
     def set_replicas(self, replicas: Iterable[NodeId], min_insync: int) -> Offset:
         """Replicas or `min.insync.replicas` changed. Never are more replicas needed than exist."""
@@ -177,12 +190,12 @@ class InSyncReplicas:
             replica: self._followers.get(replica) or _Follower() for replica in others
         }
         self._min_insync = min(min_insync, len(others) + 1)
-        return self._advance(None)
+        return self._advance()
 
     # Changing the in-sync set.
 
-    def propose_joins(self, is_eligible: Callable[[NodeId, int], bool]) -> Proposal | None:
-        """A larger set, if followers have caught up. `is_eligible`: unfenced, with that epoch."""
+    def propose_joins(self) -> Proposal | None:
+        """A larger set, if followers have caught up."""
         if self._proposed is not None:
             return None
         joining = [
@@ -190,7 +203,7 @@ class InSyncReplicas:
             for replica, follower in self._followers.items()
             if replica not in self.isr
             and self._has_caught_up(follower)
-            and is_eligible(replica, follower.broker_epoch)
+            and self._is_eligible(replica, follower.broker_epoch)
         ]
         return self._propose((*self.isr, *joining)) if joining else None
 
@@ -215,18 +228,16 @@ class InSyncReplicas:
             return False
         if follower.behind_since is None:
             follower.behind_since = now
-        caught_up_at = follower.caught_up_at
-        since = (
-            follower.behind_since
-            if caught_up_at is None
-            else max(follower.behind_since, caught_up_at)
-        )
-        return now - since > self._settings.lag_max_ms
+        since = max(follower.behind_since, follower.caught_up_at or follower.behind_since)
+        is_lagging = now - since > self._settings.lag_max_ms
+        if is_lagging:
+            follower.is_caught_up = False
+        return is_lagging
 
     def withdraw(self) -> Offset:
         """The controller certainly did not take the proposal: the committed set holds alone."""
         self._proposed = None
-        return self._advance(None)
+        return self._advance()
 
     def _propose(self, isr: tuple[NodeId, ...]) -> Proposal:
         self._proposed = isr
@@ -250,22 +261,21 @@ class InSyncReplicas:
             and follower.end_offset >= self._epoch_start_offset
         )
 
-    def _advance(self, now: Millis | None) -> Offset:
+    def _advance(self) -> Offset:
         if len(self.isr) >= self._min_insync:
             least = self._leader_end_offset
             for replica, follower in self._followers.items():
-                if follower.end_offset < least and self._counts(replica, follower, now):
+                if follower.end_offset < least and self._counts(replica, follower):
                     least = follower.end_offset
             self.high_watermark = max(self.high_watermark, least)
         return self.high_watermark
 
-    def _counts(self, replica: NodeId, follower: _Follower, now: Millis | None) -> bool:
+    def _counts(self, replica: NodeId, follower: _Follower) -> bool:
         """In the maximal set, or about to join it: else it might never catch up with a busy log."""
         if replica in self.isr or (self._proposed is not None and replica in self._proposed):
             return True
         return (
-            now is not None
-            and follower.caught_up_at is not None
-            and now - follower.caught_up_at <= self._settings.lag_max_ms
+            follower.is_caught_up
             and self._has_caught_up(follower)
+            and self._is_eligible(replica, follower.broker_epoch)
         )

@@ -1,0 +1,82 @@
+"""Fences a broker early: when the connection of its heartbeats closes and cannot be made again.
+
+A killed process closes its connections at once; without this its partitions would wait for the end
+of its session. A machine that is cut off closes nothing, and its session decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from penstock.coordination.controller.commands import FenceBroker
+
+if TYPE_CHECKING:
+    from penstock.broker.active_controller import ActiveController
+    from penstock.broker.handler import Client
+    from penstock.broker.metadata_image import MetadataImage
+    from penstock.model import NodeId
+
+logger: Final = logging.getLogger(__name__)
+
+CONNECT_S: Final = 0.5
+TRIES: Final = 2
+PAUSE_S: Final = 0.05
+
+
+class LostBrokers:
+    """Watches the connections that bring heartbeats."""
+
+    def __init__(self, controller: ActiveController, image: MetadataImage) -> None:
+        self._controller = controller
+        self._image = image
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def watch(self, client: Client, node_id: NodeId, epoch: int) -> None:
+        """This connection brings the heartbeats of a broker."""
+        client.on_closed = lambda: self._on_closed(node_id, epoch)
+
+    def check_all(self) -> None:
+        """This broker became the active controller: another may have died with the last one."""
+        for endpoint in self._image.brokers():
+            broker = self._image.state.brokers[endpoint.node_id]
+            if endpoint.node_id != self._image.node_id:
+                self._on_closed(endpoint.node_id, broker.epoch)
+
+    def close(self) -> None:
+        """Fence nothing more."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def _on_closed(self, node_id: NodeId, epoch: int) -> None:
+        if self._controller.is_active:
+            task = asyncio.get_running_loop().create_task(self._fence_if_gone(node_id, epoch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _fence_if_gone(self, node_id: NodeId, epoch: int) -> None:
+        endpoint = self._image.endpoint(node_id)
+        if endpoint is None:
+            return  # it is fenced
+        for _ in range(TRIES):
+            if not await _is_refused(endpoint.host, endpoint.port):
+                return
+            await asyncio.sleep(PAUSE_S)
+        logger.warning("broker %d is gone: its port is closed; it is fenced", node_id)
+        self._controller.submit(
+            lambda caller: FenceBroker(caller, node_id, epoch, "its port is closed")
+        )
+
+
+async def _is_refused(host: str, port: int) -> bool:
+    """Whether nothing listens there. No response at all says nothing."""
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return False
