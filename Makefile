@@ -60,7 +60,7 @@ java:
 
 # Programs that some tests need. Without them these tests are skipped, and the run lists them.
 tools: java
-	@for tool in kcat:kcat systemd-analyze:systemd prometheus:prometheus; do \
+	@for tool in kcat:kcat systemd-analyze:systemd prometheus:prometheus chromium:chromium; do \
 		package=$${tool#*:}; command -v $${tool%:*} >/dev/null || \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			apt-get update -q && apt-get install -y -q $$package; \

@@ -24,7 +24,7 @@ from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.settings import gateway_settings
 from penstock.gateway.streams.stream_hub import StreamHub
 from penstock.gateway.streams.stream_messages import websocket_schema
-from penstock.gateway.streams.stream_routes import streaming
+from penstock.gateway.streams.stream_routes import streaming, streaming_groups
 from penstock.http import openapi_page
 from penstock.http.guard import Guard
 from penstock.http.http_protocol import ConnectionLimits, RepeatingProtocol
@@ -162,7 +162,7 @@ def _site(
     monitor: HttpMonitor,
 ) -> Site:
     """All services behind one address."""
-    gateway_app = build_gateway(gateway, [streaming(streams)])
+    gateway_app = build_gateway(gateway, [streaming(streams), streaming_groups(gateway, streams)])
     documents = (front.app.openapi, gateway_app.openapi, monitor.app.openapi)
     guard = Guard(
         (options.host, options.shown_host, *options.allowed_hosts), options.allowed_origins

@@ -27,7 +27,7 @@ def test_the_first_event_says_from_where_the_stream_goes_on(
     write(topic, 0, 3)
     with sse(f"{gateway_url}/topics/{topic}/stream") as stream:
         opening = stream.next()
-        assert opening.name == "open"
+        assert opening.name == "opened"
         position = {"topic": topic, "partition": 0, "offset": 3}
         assert opening.fields == {"resumed": False, "positions": [position]}
         assert 1000 <= stream.retry_ms < 5000
@@ -136,7 +136,7 @@ def test_events_that_are_gone_are_a_gap(
     for future in admin.delete_records([TopicPartition(topic, 0, 6)]).values():
         future.result(10)
     with sse(base, Last_Event_ID=stream.id) as again:
-        assert again.next().name == "open"
+        assert again.next().name == "opened"
         gap = again.next()
         assert gap.name == "gap"
         assert (gap.fields["offset"], gap.fields["resumes_at"]) == (2, 6)

@@ -1,5 +1,6 @@
 """Streams while processes are killed: a client that resumes gets every event, and each once."""
 
+import asyncio
 import json
 import threading
 import time
@@ -9,7 +10,11 @@ from contextlib import suppress
 import httpx
 import pytest
 from confluent_kafka import Producer
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
+from penstock.node.http_process import HttpOptions
+from penstock.node.supervisor import HttpProcess
 from penstock.testing.embedded import EmbeddedBroker, EmbeddedRegistry
 from tests.support.sse_client import SseClient
 
@@ -146,3 +151,41 @@ def test_a_clean_stop_sends_a_closing_event(
         assert client.retry_ms >= 1000
         with pytest.raises(StopIteration):
             client.next()
+
+
+def test_a_clean_stop_closes_websockets_with_a_message(
+    broker: EmbeddedBroker, gateway: EmbeddedRegistry
+) -> None:
+    produce(broker.bootstrap, 0, 2)
+    url = gateway.url.replace("http://", "ws://")
+
+    async def run() -> tuple[str, int]:
+        async with connect(f"{url}/topics/orders/stream") as connection:
+            await connection.recv()
+            stopping = asyncio.create_task(asyncio.to_thread(gateway.stop))
+            closing = json.loads(await connection.recv())
+            with pytest.raises(ConnectionClosed) as closed:
+                await connection.recv()
+            await stopping
+            assert closed.value.rcvd is not None
+            return closing["code"], closed.value.rcvd.code
+
+    assert asyncio.run(run()) == ("stopping", 1012)
+
+
+def test_a_client_with_too_many_streams_gets_429(broker: EmbeddedBroker) -> None:
+    produce(broker.bootstrap, 0, 1)
+    process = HttpProcess()
+    settings = {"streams_per_client_max": 2}
+    process.configure(HttpOptions(broker.bootstrap, http_port=0, gateway=settings))
+    url = f"{str(process.wait_ready()['http']).rstrip('/')}/topics/orders/stream?offset=earliest"
+    try:
+        with httpx.stream("GET", url) as first, httpx.stream("GET", url) as second:
+            SseClient(first).take(1)
+            SseClient(second).take(1)
+            refused = httpx.get(url)
+            assert refused.status_code == 429
+            assert refused.json()["error"]["code"] == "too_many_streams"
+            assert int(refused.headers["Retry-After"]) >= 1
+    finally:
+        process.stop()

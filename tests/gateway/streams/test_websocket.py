@@ -65,7 +65,7 @@ def test_nothing_is_sent_without_credit_and_the_scarcer_credit_stops(
     async def run() -> None:
         async with stream(f"{websocket_url}/topics/{topic}/stream?offset=earliest") as client:
             opening = await client.next()
-            assert opening["type"] == "open"
+            assert opening["type"] == "opened"
             assert opening["positions"] == [{"topic": topic, "partition": 0, "offset": 0}]
             assert await client.is_silent()
             await client.send("credit", records=3, bytes=0)
@@ -263,7 +263,7 @@ def test_all_messages_match_the_published_schema(
         return messages
 
     messages = asyncio.run(run())
-    assert [each["type"] for each in messages] == ["open", "records", "seeked", "error"]
+    assert [each["type"] for each in messages] == ["opened", "records", "seeked", "error"]
     for message in messages:
         schema.validate(message)
     assert not schema.is_valid({"type": "credit", "records": "many"})

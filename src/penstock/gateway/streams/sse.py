@@ -6,20 +6,23 @@ be reached is waited for: browsers do not reconnect after an error status.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Final
 
 from starlette.responses import Response
 
 from penstock.errors import Refused
 from penstock.gateway.errors import GatewayError, as_gateway_error
+from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.streams.feed import CHUNK_LIMIT, Subscription
+from penstock.gateway.streams.group_reading import GroupReading, OnProcessed
 from penstock.gateway.streams.partition_fetcher import Gap
 from penstock.gateway.streams.resume_id import ResumeIdWriter
 from penstock.gateway.streams.stream_credit import SEND_NOTHING, SendLimit
 from penstock.gateway.streams.stream_frames import COMMENT, StreamChunk, StreamForm, sse_message
 from penstock.gateway.streams.stream_hub import Offsets, StreamEnd, StreamHub, StreamStart, retry_ms
 from penstock.gateway.streams.stream_messages import gap_fields, position_rows
-from penstock.gateway.streams.stream_request import StreamRequest
+from penstock.gateway.streams.stream_request import GroupRequest, StreamRequest
 from penstock.gateway.streams.stream_socket import StreamSocket
 from penstock.http.http_protocol import TRANSPORT
 from penstock.http.site import Receive, Scope, Send
@@ -51,11 +54,14 @@ class SseStream:
 
     def open(self, start: StreamStart, key: bytes | None, *, resumed: bool) -> None:
         """Say from where the stream goes on."""
-        self.subscription = Subscription(StreamForm.SSE, start.partitions, key)
-        self.offsets = start.offsets
+        self._place(start, key)
         fields = {"resumed": resumed, "positions": position_rows(*start)}
         position_id = ResumeIdWriter(*start).text()
-        self._write(sse_message(event="open", position_id=position_id, fields=fields))
+        self._write(sse_message(event="opened", position_id=position_id, fields=fields))
+
+    def _place(self, start: StreamStart, key: bytes | None = None) -> None:
+        self.subscription = Subscription(StreamForm.SSE, start.partitions, key)
+        self.offsets = start.offsets
 
     def _write(self, content: bytes) -> None:
         self._socket.write(content)
@@ -105,17 +111,37 @@ class SseStream:
         return self._socket.in_flight_bytes()
 
 
-class SseResponse(Response):
-    """The response to a request for a stream of topics."""
+class SseGroupStream(SseStream):
+    """One client that listens as a member of a consumer group."""
 
-    def __init__(
-        self, hub: StreamHub, request: StreamRequest, start: StreamStart | None, client: str
-    ) -> None:
-        """Without a start, the response begins and the cluster is waited for."""
+    def __init__(self, socket: StreamSocket, now_s: float) -> None:
+        super().__init__(socket, now_s, is_complete=False)
+        self.on_sent: OnProcessed | None = None
+
+    def assign(self, start: StreamStart, member: str) -> None:
+        """Say which partitions it reads from now on."""
+        self._place(start)
+        fields = {"member": member, "positions": position_rows(*start)}
+        self._write(sse_message(event="assigned", fields=fields))
+
+    def revoke(self) -> None:
+        """Say that it reads none."""
+        self._place(StreamStart((), ()))
+        self._write(sse_message(event="revoked", fields={}))
+
+    def write_chunk(self, chunk: StreamChunk) -> None:
+        """Write events; they count as processed where the client chose that."""
+        super().write_chunk(chunk)
+        if self.on_sent is not None:
+            self.on_sent(chunk.after)
+
+
+class SseResponse(Response, ABC):
+    """A response that streams to one client until it leaves or the stream ends."""
+
+    def __init__(self, hub: StreamHub, client: str) -> None:
         super().__init__()
         self._hub = hub
-        self._request = request
-        self._start = start
         self._client = client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,21 +151,45 @@ class SseResponse(Response):
         with hub.admitted(self._client):
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             socket = StreamSocket(transport, hub.in_flight_bytes_max)
-            is_complete = self._request.partitions is None
-            now_s = asyncio.get_running_loop().time()
-            stream = SseStream(socket, now_s, is_complete=is_complete)
-            with hub.attached(stream):
-                socket.write(sse_message(retry_ms=retry_ms()))
-                serving = asyncio.create_task(self._serve(stream))
-                disconnected = asyncio.create_task(until_disconnect(receive))
-                try:
-                    await asyncio.wait((serving, disconnected), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    serving.cancel()
-                    disconnected.cancel()
+            socket.write(sse_message(retry_ms=retry_ms()))
+            serving = asyncio.create_task(self._serve(socket))
+            disconnected = asyncio.create_task(until_disconnect(receive))
+            try:
+                await asyncio.wait((serving, disconnected), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                serving.cancel()
+                disconnected.cancel()
+                await asyncio.wait((serving, disconnected))
         await finish_response(send, socket)
 
-    async def _serve(self, stream: SseStream) -> None:
+    @abstractmethod
+    async def _serve(self, socket: StreamSocket) -> None:
+        """Serve until the stream ends."""
+
+
+class SseTopicResponse(SseResponse):
+    """The response to a request for a stream of topics."""
+
+    def __init__(
+        self, hub: StreamHub, request: StreamRequest, start: StreamStart | None, client: str
+    ) -> None:
+        """Without a start, the response begins and the cluster is waited for."""
+        super().__init__(hub, client)
+        self._request = request
+        self._start = start
+
+    async def _serve(self, socket: StreamSocket) -> None:
+        now_s = asyncio.get_running_loop().time()
+        stream = SseStream(socket, now_s, is_complete=self._request.partitions is None)
+        with self._hub.attached(stream):
+            start = await self._start_of(stream)
+            if start is not None:
+                resumed = self._request.resume_id is not None
+                stream.open(start, self._request.key, resumed=resumed)
+                self._hub.pump.add(stream)
+            await stream.ended
+
+    async def _start_of(self, stream: SseStream) -> StreamStart | None:
         start = self._start
         while start is None:
             try:
@@ -147,12 +197,28 @@ class SseResponse(Response):
             except (GatewayError, Refused, OSError) as failure:
                 if as_gateway_error(failure).status != _UNAVAILABLE:
                     stream.fail(failure)
-                    return
+                    return None
                 await asyncio.sleep(_RETRY_S)
-        resumed = self._request.resume_id is not None
-        stream.open(start, self._request.key, resumed=resumed)
-        self._hub.pump.add(stream)
-        await stream.ended
+        return start
+
+
+class SseGroupResponse(SseResponse):
+    """The response to a request for a stream of a consumer group."""
+
+    def __init__(
+        self, node: GatewayNode, hub: StreamHub, request: GroupRequest, client: str
+    ) -> None:
+        super().__init__(hub, client)
+        self._node = node
+        self._request = request
+
+    async def _serve(self, socket: StreamSocket) -> None:
+        stream = SseGroupStream(socket, asyncio.get_running_loop().time())
+        reading = GroupReading(self._node, self._hub, self._request, stream)
+        stream.on_sent = reading.on_processed
+        with self._hub.attached(stream):
+            async with reading.running():
+                await stream.ended
 
 
 async def until_disconnect(receive: Receive) -> None:

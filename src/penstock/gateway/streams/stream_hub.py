@@ -147,6 +147,10 @@ class StreamHub:
             for partition in topic.partitions
         ]
 
+    async def check_topics(self, topics: Sequence[str]) -> None:
+        """GatewayError if one of the topics does not exist."""
+        await self._existing(topics)
+
     async def offsets_of(
         self, request: StreamRequest, partitions: Sequence[TopicPartition]
     ) -> tuple[Offset, ...]:

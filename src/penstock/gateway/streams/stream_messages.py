@@ -57,13 +57,12 @@ class ResumeStream(Struct, tag_field="type", tag="resume"):
 ClientMessage = GrantCredit | AcknowledgeRecords | SeekStream | PauseStream | ResumeStream
 
 
-class StreamOpened(Struct, tag_field="type", tag="open", omit_defaults=True):
+class StreamOpened(Struct, tag_field="type", tag="opened"):
     """The first message: from where records come."""
 
     id: str
     resumed: bool
     positions: list[PartitionPosition]
-    member: str | None = None  # of a consumer group
 
 
 class StreamRecords(Struct, tag_field="type", tag="records"):
@@ -100,6 +99,18 @@ class StreamSeeked(Struct, tag_field="type", tag="seeked"):
     positions: list[PartitionPosition]
 
 
+class StreamAssigned(Struct, tag_field="type", tag="assigned"):
+    """The consumer group assigned these partitions to this member, in this epoch."""
+
+    epoch: int
+    member: str
+    positions: list[PartitionPosition]
+
+
+class StreamRevoked(Struct, tag_field="type", tag="revoked"):
+    """The consumer group is assigning partitions again; records so far may come again."""
+
+
 class StreamError(Struct, tag_field="type", tag="error"):
     """A message of the client was refused; the stream goes on."""
 
@@ -121,6 +132,8 @@ ServerMessage = (
     | StreamGap
     | StreamMoved
     | StreamSeeked
+    | StreamAssigned
+    | StreamRevoked
     | StreamError
     | StreamClosing
 )

@@ -30,6 +30,16 @@ PARAMETERS: Final = {  # of a stream of topics, and what each means
 }
 
 
+GROUP_PARAMETERS: Final = {  # of a stream of a consumer group
+    "topics": "Topics, separated by commas.",
+    "commit": "sent: what was sent is committed. Needed for server-sent events.",
+    "auto_offset_reset": "Where to start without a committed offset: earliest (default), latest.",
+    "session_timeout_ms": "After this time without a heartbeat the member leaves; default 10000.",
+}
+SESSION_MS_MIN: Final = 6_000
+SESSION_MS_MAX: Final = 300_000
+
+
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
     """What to read, and from where."""
@@ -40,6 +50,16 @@ class StreamRequest:
     offset: str | Offset = LATEST
     timestamp: Millis | None = None
     resume_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequest:
+    """What to read as a member of a consumer group."""
+
+    group: str
+    topics: tuple[str, ...]
+    offset_reset: str = EARLIEST  # where to start without a committed offset
+    session_ms: int = 10_000
 
 
 class LogRange(NamedTuple):
@@ -78,6 +98,33 @@ def read_stream_request(
         None if timestamp is None else Millis(_number("timestamp", timestamp)),
         last_event_id or parameters.get("last_event_id") or None,
     )
+
+
+def read_group_request(
+    group: str, query: Sequence[tuple[str, str]], *, acknowledges: bool
+) -> GroupRequest:
+    """The request for a stream of a group; GatewayError if it is not valid.
+
+    A client that cannot acknowledge in the stream must have what is sent committed.
+    """
+    parameters = dict(query)
+    if unknown := set(parameters) - set(GROUP_PARAMETERS):
+        known = ", ".join(GROUP_PARAMETERS)
+        raise bad_request(f"{min(unknown)!r} is not a parameter of streams; there are {known}")
+    if parameters.get("commit") not in ((None,) if acknowledges else ("sent",)):
+        raise bad_request(
+            "a WebSocket stream commits what is acknowledged: leave out commit="
+            if acknowledges
+            else "server-sent events cannot be acknowledged: add commit=sent, or use a WebSocket"
+        )
+    reset = parameters.get("auto_offset_reset", EARLIEST)
+    if reset not in (EARLIEST, LATEST):
+        raise bad_request(f"auto_offset_reset {reset!r} is not earliest or latest")
+    session_ms = _number("session_timeout_ms", parameters.get("session_timeout_ms", "10000"))
+    if not SESSION_MS_MIN <= session_ms <= SESSION_MS_MAX:
+        message = f"session_timeout_ms is from {SESSION_MS_MIN} to {SESSION_MS_MAX}"
+        raise bad_request(message)
+    return GroupRequest(group, topic_names(parameters.get("topics", "")), reset, session_ms)
 
 
 def topic_names(text: str) -> tuple[str, ...]:

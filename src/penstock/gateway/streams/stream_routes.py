@@ -9,11 +9,19 @@ from starlette.requests import HTTPConnection
 
 from penstock.errors import Malformed, Refused
 from penstock.gateway.errors import GatewayError, as_gateway_error
+from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.json_responses import error_response
-from penstock.gateway.streams.sse import MEDIA, SseResponse
+from penstock.gateway.request_bodies import GroupName
+from penstock.gateway.streams.sse import MEDIA, SseGroupResponse, SseTopicResponse
 from penstock.gateway.streams.stream_hub import StreamHub
-from penstock.gateway.streams.stream_request import PARAMETERS, StreamRequest, read_stream_request
-from penstock.gateway.streams.websocket import serve_websocket
+from penstock.gateway.streams.stream_request import (
+    GROUP_PARAMETERS,
+    PARAMETERS,
+    StreamRequest,
+    read_group_request,
+    read_stream_request,
+)
+from penstock.gateway.streams.websocket import serve_group, serve_websocket
 
 LAST_EVENT_ID: Final = "last-event-id"
 _UNAVAILABLE: Final = 503
@@ -21,7 +29,7 @@ _BELOW: Final = (GatewayError, Refused, OSError, Malformed)
 _EXAMPLE: Final = """\
 retry: 2716
 
-event: open
+event: opened
 id: 13zZ_0A7.
 data: {"resumed":false,"positions":[{"topic":"orders","partition":0,"offset":7}]}
 
@@ -34,6 +42,42 @@ data: {"topic":"orders","partition":0,"offset":7,"timestamp":1700000000000,"key"
 TopicNames = Annotated[
     str, Path(description="Topics, separated by commas."), BeforeValidator(unquote)
 ]
+
+
+def streaming_groups(node: GatewayNode, hub: StreamHub) -> APIRouter:
+    """Streams of consumer groups."""
+    router = APIRouter(tags=["streams"])
+
+    @router.get(
+        "/consumer-groups/{group}/stream",
+        openapi_extra={"parameters": described_parameters(GROUP_PARAMETERS)},
+        responses=described_stream(),
+        response_class=Response,
+    )
+    async def stream_group(request: Request, group: GroupName) -> Response:
+        """Events of the partitions that a group assigns to this client, as server-sent events.
+
+        The client is a member of the group while it is connected.
+        """
+        client = client_of(request)
+        group_request = read_group_request(group, query_of(request), acknowledges=False)
+        with hub.admitted(client):
+            await hub.check_topics(group_request.topics)
+        return SseGroupResponse(node, hub, group_request, client)
+
+    @router.websocket("/consumer-groups/{group}/stream")
+    async def connect_group(websocket: WebSocket, group: GroupName) -> None:
+        client = client_of(websocket)
+        try:
+            group_request = read_group_request(group, query_of(websocket), acknowledges=True)
+            with hub.admitted(client):
+                await hub.check_topics(group_request.topics)
+        except _BELOW as failure:
+            await websocket.send_denial_response(error_response(as_gateway_error(failure)))
+            return
+        await serve_group(node, hub, group_request, websocket, client)
+
+    return router
 
 
 def streaming(hub: StreamHub) -> APIRouter:
@@ -79,7 +123,7 @@ async def _open_sse(hub: StreamHub, stream_request: StreamRequest, client: str) 
             if error.status != _UNAVAILABLE or stream_request.resume_id is None:
                 raise error from failure
             start = None
-    return SseResponse(hub, stream_request, start, client)
+    return SseTopicResponse(hub, stream_request, start, client)
 
 
 def _read_request(connection: HTTPConnection, topics: str) -> StreamRequest:

@@ -6,6 +6,7 @@ both are bounded.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final, assert_never
 
@@ -13,7 +14,9 @@ from starlette.websockets import WebSocket
 
 from penstock.errors import Refused
 from penstock.gateway.errors import GatewayError, as_gateway_error, bad_request
+from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.streams.feed import Subscription
+from penstock.gateway.streams.group_reading import GroupReading, OnProcessed
 from penstock.gateway.streams.partition_fetcher import Gap
 from penstock.gateway.streams.resume_id import ResumeIdWriter
 from penstock.gateway.streams.stream_credit import SEND_NOTHING, SendLimit, StreamCredit
@@ -23,7 +26,7 @@ from penstock.gateway.streams.stream_frames import (
     records_head,
     websocket_message,
 )
-from penstock.gateway.streams.stream_hub import StreamEnd, StreamHub, StreamStart, retry_ms
+from penstock.gateway.streams.stream_hub import Offsets, StreamEnd, StreamHub, StreamStart, retry_ms
 from penstock.gateway.streams.stream_messages import (
     AcknowledgeRecords,
     GrantCredit,
@@ -32,11 +35,13 @@ from penstock.gateway.streams.stream_messages import (
     ResumeStream,
     SeekStream,
     ServerMessage,
+    StreamAssigned,
     StreamClosing,
     StreamError,
     StreamGap,
     StreamMoved,
     StreamOpened,
+    StreamRevoked,
     StreamSeeked,
     gap_fields,
     position_rows,
@@ -44,6 +49,7 @@ from penstock.gateway.streams.stream_messages import (
 )
 from penstock.gateway.streams.stream_request import (
     LATEST,
+    GroupRequest,
     LogRange,
     StreamRequest,
     check_in_range,
@@ -52,7 +58,7 @@ from penstock.gateway.streams.stream_socket import StreamSocket
 from penstock.http.http_protocol import TRANSPORT
 from penstock.model import Millis, Offset, TopicPartition
 
-GOING_AWAY: Final = 1001
+SERVICE_RESTART: Final = 1012
 INTERNAL_ERROR: Final = 1011
 _FINISH_S: Final = 1.0
 
@@ -134,13 +140,35 @@ class WebSocketStream:
         self._socket.abort()
 
 
-class WebSocketSession:
-    """Handles the messages of one client of a stream of topics."""
+class WebSocketGroupStream(WebSocketStream):
+    """One client that is connected as a member of a consumer group."""
 
-    def __init__(self, hub: StreamHub, request: StreamRequest, stream: WebSocketStream) -> None:
+    def assign(self, start: StreamStart, member: str) -> None:
+        """Say which partitions it reads from now on, in an epoch of their own."""
+        self.place(start, None)
+        self.send(StreamAssigned(self.credit.seek(), member, self.positions))
+
+    def revoke(self) -> None:
+        """Say that it reads none."""
+        self.place(StreamStart((), ()), None)
+        self.credit.seek()
+        self.send(StreamRevoked())
+
+
+class WebSocketSession(ABC):
+    """Handles the messages of one client."""
+
+    def __init__(self, hub: StreamHub, stream: WebSocketStream) -> None:
         self._hub = hub
-        self._request = request
         self._stream = stream
+
+    @abstractmethod
+    async def _seek(self, message: SeekStream) -> None:
+        """Continue at another place, or refuse to."""
+
+    @abstractmethod
+    def _on_processed(self, offsets: Offsets) -> None:
+        """Everything before this position is acknowledged."""
 
     async def on_message(self, text: str | bytes) -> None:
         """Handle one message; one that is refused is reported, and the stream goes on."""
@@ -151,7 +179,9 @@ class WebSocketSession:
                 case GrantCredit(records, size_bytes):
                     stream.credit.grant(records, size_bytes)
                 case AcknowledgeRecords(number):
-                    stream.credit.acknowledge(number)
+                    offsets = stream.credit.acknowledge(number)
+                    if offsets is not None:
+                        self._on_processed(offsets)
                 case SeekStream():
                     await self._seek(message)
                 case PauseStream():
@@ -164,6 +194,31 @@ class WebSocketSession:
             error = as_gateway_error(failure)
             stream.send(StreamError(error.code, error.message))
         self._hub.pump.wake(stream)
+
+
+class GroupSession(WebSocketSession):
+    """The messages of a client of a group's stream."""
+
+    def __init__(self, hub: StreamHub, stream: WebSocketStream, on_processed: OnProcessed) -> None:
+        super().__init__(hub, stream)
+        self._report = on_processed
+
+    async def _seek(self, _message: SeekStream) -> None:
+        raise bad_request("a stream of a consumer group cannot seek: the group has the position")
+
+    def _on_processed(self, offsets: Offsets) -> None:
+        self._report(offsets)
+
+
+class TopicSession(WebSocketSession):
+    """The messages of a client of a stream of topics."""
+
+    def __init__(self, hub: StreamHub, stream: WebSocketStream, request: StreamRequest) -> None:
+        super().__init__(hub, stream)
+        self._request = request
+
+    def _on_processed(self, offsets: Offsets) -> None:
+        """Only the client knows its position, by the id."""
 
     async def _seek(self, message: SeekStream) -> None:
         stream, pump = self._stream, self._hub.pump
@@ -229,8 +284,24 @@ async def serve_websocket(
             resumed = request.resume_id is not None
             stream.send(StreamOpened(stream.id, resumed, stream.positions))
             hub.pump.add(stream)
-            session = WebSocketSession(hub, request, stream)
+            session = TopicSession(hub, stream, request)
             await serve_messages(session, stream, websocket)
+
+
+async def serve_group(
+    node: GatewayNode, hub: StreamHub, request: GroupRequest, websocket: WebSocket, client: str
+) -> None:
+    """Accept a client as a member of a group, and serve it until it or the gateway leaves."""
+    with hub.admitted(client):
+        await websocket.accept()
+        transport = websocket.scope["extensions"][TRANSPORT]["transport"]
+        socket = StreamSocket(transport, hub.in_flight_bytes_max)
+        stream = WebSocketGroupStream(socket, hub.in_flight_bytes_max, is_complete=False)
+        reading = GroupReading(node, hub, request, stream)
+        with hub.attached(stream):
+            async with reading.running():
+                session = GroupSession(hub, stream, reading.on_processed)
+                await serve_messages(session, stream, websocket)
 
 
 async def serve_messages(
@@ -245,7 +316,7 @@ async def serve_messages(
     if receiving.done() and not receiving.cancelled():
         receiving.result()  # a bug is raised
         return
-    code = GOING_AWAY if stream.ended.result().code == "stopping" else INTERNAL_ERROR
+    code = SERVICE_RESTART if stream.ended.result().code == "stopping" else INTERNAL_ERROR
     try:
         async with asyncio.timeout(_FINISH_S):
             await websocket.close(code, stream.ended.result().code)
