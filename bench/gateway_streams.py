@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import numpy as np
 from confluent_kafka import Consumer, Producer
 
@@ -33,6 +34,7 @@ LIMIT_MS = 20.0
 STALLED = 200
 RESUMED = 50
 STOPPED = 20
+RECEIVE_BYTES = 64 << 10  # of a client's kernel, so that it is full soon
 IN_FLIGHT_BYTES = (256 << 10) + (64 << 10)  # the bound of a stream, and a chunk
 STALL_TOPIC_BYTES = 1 << 30
 STALL_VALUE = b'{"fill":"' + b"x" * 1000 + b'"}'
@@ -183,7 +185,7 @@ def stalled(bootstrap: str, url: str, pid: int) -> Iterator[Figure]:
     resumes_ms = [resume_ms(each) for each in sockets[:RESUMED]]
     for each in sockets:
         each.close()
-    stops_ms = [stop_ms(address) for _ in range(STOPPED)]
+    stops_ms = [stop_ms(url, address) for _ in range(STOPPED)]
     note = f"process {resident / 1024:.0f} KiB, kernel {kernel / 1024:.0f} KiB (both ends)"
     yield Figure(
         f"memory per stalled stream, {STALLED} of them, topic of 1 GB",
@@ -214,11 +216,13 @@ def full_speed(address: str) -> float:
         return FULL_SPEED_EVENTS / float(result()["seconds"])
 
 
-def connect(address: str) -> socket.socket:
+def connect(address: str, receive_bytes: int = 0) -> socket.socket:
     """A stream that is opened and not read."""
     parts = urlsplit(address)
-    assert parts.hostname is not None
-    client = socket.create_connection((parts.hostname, parts.port or 80))
+    client = socket.socket()
+    if receive_bytes:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    client.connect((parts.hostname, parts.port))
     request = f"GET {parts.path}?{parts.query} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n"
     client.sendall(request.encode())
     return client
@@ -256,18 +260,21 @@ def resume_ms(client: socket.socket) -> float:
     return (time.perf_counter() - started_s) * 1000
 
 
-def stop_ms(address: str) -> float:
-    """How long after a client stops reading something is still sent to it."""
-    client = connect(address)
+def stop_ms(url: str, address: str) -> float:
+    """How long after a client stops reading the gateway still makes chunks for it."""
+    client = connect(address, receive_bytes=RECEIVE_BYTES)
     client.settimeout(5)
     end_s = time.perf_counter() + 0.1
     while time.perf_counter() < end_s:
         client.recv(1 << 20)
     started_s = last_s = time.perf_counter()
-    size = -1
-    while (now_s := time.perf_counter()) < last_s + 0.3:
-        if (now := in_flight_bytes(client.getsockname()[1])) != size:
-            size, last_s = now, now_s
+    chunks = ""
+    with httpx.Client(base_url=url) as http:
+        while (now_s := time.perf_counter()) < last_s + 0.3:
+            lines = http.get("/metrics").text.splitlines()
+            now = next(line for line in lines if line.startswith("penstock_streams_chunks_total"))
+            if now != chunks:
+                chunks, last_s = now, now_s
     client.close()
     return (last_s - started_s) * 1000
 
