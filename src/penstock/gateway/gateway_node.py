@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.client.registry import Registry
 from penstock.gateway.cluster_pool import ClusterPool
@@ -22,6 +22,9 @@ from penstock.link.routing import Operation
 from penstock.link.settings import LinkSettings, link_settings
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.protocol.records import Record
+
+if TYPE_CHECKING:
+    from penstock.gateway.kafka.group_admin import CommittingMember
 
 logger: Final = logging.getLogger(__name__)
 
@@ -50,6 +53,10 @@ class GatewayNode:
         self._waiting = ClusterPool(lambda: self.connect(request_timeout_ms=wait_ms))
         self._threads = ThreadPoolExecutor(THREADS_MAX, "gateway")
         self._closing: list[Callable[[], Awaitable[None]]] = []
+        # Members that are not in `Members`, by group and id: those of streams.
+        self.stream_members: Final[
+            dict[tuple[str, str], Callable[[], CommittingMember | None]]
+        ] = {}
         self.on_stop(self._waiting.close)
 
     def connect(self, **changes: int) -> AsyncCluster:

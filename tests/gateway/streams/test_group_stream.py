@@ -63,6 +63,25 @@ def test_a_stream_of_a_group_commits_what_it_sent(
     assert committed(group, topic, 0) == 12
 
 
+def test_a_client_of_server_sent_events_commits_as_the_member_of_its_stream(
+    gateway_url: str, group: str, make_topic: MakeTopic, write: Write,
+    committed: Callable[[str, str, int], int],
+) -> None:  # fmt: skip
+    topic = make_topic()
+    write(topic, 0, 5)
+    url = f"{gateway_url}/consumer-groups/{group}/stream?topics={topic}"
+    with sse(url) as stream:
+        member = assigned(stream)["member"]
+        stream.take(5)
+        offsets = [{"topic": topic, "partition": 0, "offset": 3}]
+        body = {"offsets": offsets, "member": member}
+        answer = httpx.put(f"{gateway_url}/consumer-groups/{group}/offsets", json=body)
+        assert answer.status_code == 200, answer.text
+    assert committed(group, topic, 0) == 3
+    with sse(url) as stream:
+        assert [event.fields["offset"] for event in stream.take(2)] == [3, 4]
+
+
 def test_a_stream_shares_a_group_with_a_kafka_client(
     gateway_url: str, group: str, make_topic: MakeTopic, penstock: Platform
 ) -> None:
@@ -127,7 +146,7 @@ def test_acknowledged_records_are_committed_and_the_others_come_again(
 
 @pytest.mark.parametrize(
     "query",
-    ["", "topics=", "commit=sent", "topics=orders", "topics=orders&commit=sent&colour=red"],
+    ["", "topics=", "commit=sent", "topics=x&commit=soon", "topics=x&commit=sent&colour=red"],
 )
 def test_an_invalid_request_for_a_group_is_refused(
     gateway_url: str, group: str, query: str

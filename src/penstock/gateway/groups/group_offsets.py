@@ -94,7 +94,11 @@ class GroupOffsets:
         ]
 
     def _committer(self, group: str, member: str) -> CommittingMember:
-        committer = self._members.find(group, member).committer
+        of_stream = self._node.stream_members.get((group, member))
+        if of_stream is None:
+            committer = self._members.find(group, member).committer
+        else:
+            committer = of_stream()
         if committer is None:
             raise unavailable("the group is rebalancing; try again in a moment", "rebalancing")
         return committer

@@ -20,21 +20,13 @@ from penstock.gateway.groups.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
+from penstock.gateway.kafka.group_admin import CommittingMember, OffsetWithText, commit_as
 from penstock.gateway.kafka.topic_admin import describe_topics
 from penstock.link.group_member import GroupGeneration, GroupMember, MemberSettings
-from penstock.link.offsets import accept_rows, offset_rows
-from penstock.link.operation import Steps, request_of
-from penstock.link.routing import CoordinatorKind, Routes, operation
 from penstock.model import Offset, TopicPartition
-from penstock.protocol.messages.offsets import (
-    OFFSET_COMMIT,
-    OffsetCommitRequest,
-    OffsetCommitTopic,
-)
 
 REBALANCE_MS: Final = 30_000
 HEARTBEATS_PER_SESSION: Final = 3
-_COMMIT_VERSIONS: Final = (2, 9)  # later ones name topics by id
 
 OnAssigned = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 
@@ -89,12 +81,19 @@ class HttpGroupMember:
 
     async def commit(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Commit in the current generation; Refused if there is none, or no longer."""
+        committer = self.committer
+        if committer is None:
+            raise Refused(ErrorCode.rebalance_in_progress, "the member has no assignment now")
+        rows = {each: OffsetWithText(offset, "") for each, offset in offsets.items()}
+        await self._node.run(commit_as(self._group, committer, rows))
+
+    @property
+    def committer(self) -> CommittingMember | None:
+        """On whose behalf its commits are made; None while it has no assignment."""
         generation = self._generation
         if generation is None:
-            raise Refused(ErrorCode.rebalance_in_progress, "the member has no assignment now")
-        await self._node.run(
-            commit_as_member(self._group, generation.generation, generation.member_id, offsets)
-        )
+            return None
+        return CommittingMember(generation.generation, generation.member_id)
 
     async def _assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Called if this member leads the group: what each member is to read."""
@@ -123,28 +122,3 @@ def _topics(subscription: bytes) -> tuple[str, ...]:
         return read_subscription(subscription)
     except Malformed:
         return ()  # another member's: it gets nothing, and the others are not held up
-
-
-@operation
-def commit_as_member(
-    routes: Routes,
-    group: str,
-    generation: int,
-    member_id: str,
-    offsets: Mapping[TopicPartition, Offset],
-) -> Steps[None]:
-    """Commit offsets of a group as one of its members."""
-    what = f"commit offsets of group {group}"
-    topics = [OffsetCommitTopic(*row) for row in offset_rows(offsets, "").items()]
-    body = OffsetCommitRequest(group, generation, member_id, topics=topics)
-    low, high = _COMMIT_VERSIONS
-    request = request_of(OFFSET_COMMIT, body, version_min=low, version_max=high)
-
-    def attempt() -> Steps[None]:
-        response = yield from routes.send_to_coordinator(CoordinatorKind.GROUP, group, request)
-        for topic, rows in response.topics:
-            accept_rows(what, str(topic), rows)
-
-    yield from routes.with_retries(
-        what, attempt, lambda: routes.invalidate_coordinator(CoordinatorKind.GROUP, group)
-    )

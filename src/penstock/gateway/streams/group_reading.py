@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeAlias
 
 from penstock.errors import Malformed, Refused
 from penstock.gateway.gateway_node import GatewayNode
+from penstock.gateway.kafka.group_admin import CommittingMember
 from penstock.gateway.kafka.http_group_member import HttpGroupMember
 from penstock.gateway.streams.stream_hub import HubStream, Offsets, StreamHub, StreamStart
 from penstock.gateway.streams.stream_request import EARLIEST, GroupRequest
@@ -86,9 +87,13 @@ class GroupReading:
         offsets = await self._offsets_of(partitions)
         start = StreamStart(partitions, offsets)
         self._pending = {}
+        self._node.stream_members[self._request.group, self._member.id] = self._committer
         self._stream.assign(start, self._member.id)
         if partitions:
             self._hub.pump.add(self._stream)
+
+    def _committer(self) -> CommittingMember | None:
+        return self._member.committer
 
     async def _offsets_of(self, partitions: tuple[TopicPartition, ...]) -> Offsets:
         while True:
@@ -111,4 +116,5 @@ class GroupReading:
     async def _on_revoked(self) -> None:
         self._hub.pump.remove(self._stream)
         await self._commit()
+        self._node.stream_members.pop((self._request.group, self._member.id), None)
         self._stream.revoke()

@@ -215,7 +215,8 @@ class SseGroupResponse(SseResponse):
     async def _serve(self, socket: StreamSocket) -> None:
         stream = SseGroupStream(socket, asyncio.get_running_loop().time())
         reading = GroupReading(self._node, self._hub, self._request, stream)
-        stream.on_sent = reading.on_processed
+        if self._request.commits_sent:
+            stream.on_sent = reading.on_processed
         with self._hub.attached(stream):
             async with reading.running():
                 await stream.ended

@@ -32,7 +32,7 @@ PARAMETERS: Final = {  # of a stream of topics, and what each means
 
 GROUP_PARAMETERS: Final = {  # of a stream of a consumer group
     "topics": "Topics, separated by commas.",
-    "commit": "sent: what was sent is committed. Needed for server-sent events.",
+    "commit": "sent: what was sent is committed; else the client commits.",
     "auto_offset_reset": "Where to start without a committed offset: earliest (default), latest.",
     "session_timeout_ms": "After this time without a heartbeat the member leaves; default 10000.",
 }
@@ -60,6 +60,7 @@ class GroupRequest:
     topics: tuple[str, ...]
     offset_reset: str = EARLIEST  # where to start without a committed offset
     session_ms: int = 10_000
+    commits_sent: bool = False
 
 
 class LogRange(NamedTuple):
@@ -105,18 +106,17 @@ def read_group_request(
 ) -> GroupRequest:
     """The request for a stream of a group; GatewayError if it is not valid.
 
-    A client that cannot acknowledge in the stream must have what is sent committed.
+    `acknowledges`: the client acknowledges in the stream itself.
     """
     parameters = dict(query)
     if unknown := set(parameters) - set(GROUP_PARAMETERS):
         known = ", ".join(GROUP_PARAMETERS)
         raise bad_request(f"{min(unknown)!r} is not a parameter of streams; there are {known}")
-    if parameters.get("commit") not in ((None,) if acknowledges else ("sent",)):
-        raise bad_request(
-            "a WebSocket stream commits what is acknowledged: leave out commit="
-            if acknowledges
-            else "server-sent events cannot be acknowledged: add commit=sent, or use a WebSocket"
-        )
+    commit = parameters.get("commit")
+    if commit not in (None, "sent"):
+        raise bad_request(f"commit {commit!r} is not sent; without it, acknowledge")
+    if commit is not None and acknowledges:
+        raise bad_request("a WebSocket stream commits what is acknowledged: leave out commit=")
     reset = parameters.get("auto_offset_reset", EARLIEST)
     if reset not in (EARLIEST, LATEST):
         raise bad_request(f"auto_offset_reset {reset!r} is not earliest or latest")
@@ -124,7 +124,8 @@ def read_group_request(
     if not SESSION_MS_MIN <= session_ms <= SESSION_MS_MAX:
         message = f"session_timeout_ms is from {SESSION_MS_MIN} to {SESSION_MS_MAX}"
         raise bad_request(message)
-    return GroupRequest(group, topic_names(parameters.get("topics", "")), reset, session_ms)
+    topics = topic_names(parameters.get("topics", ""))
+    return GroupRequest(group, topics, reset, session_ms, commits_sent=commit is not None)
 
 
 def topic_names(text: str) -> tuple[str, ...]:
