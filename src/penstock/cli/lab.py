@@ -1,5 +1,7 @@
 """`penstock lab …`: run experiments about contracts, and write their results."""
 
+import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,6 +75,7 @@ def _commands() -> None:
 def _run(experiments: tuple[LabExperiment, ...], options: LabOptions) -> None:
     for experiment in experiments:
         require(experiment.extra)
+    signal.signal(signal.SIGTERM, _exit)  # so that the processes of the run are stopped
     try:
         with lab_platform(
             options.bootstrap, options.registry, folder=options.folder,
@@ -86,6 +89,10 @@ def _run(experiments: tuple[LabExperiment, ...], options: LabOptions) -> None:
     ]
     if failed:
         fail(f"claims do not hold: {', '.join(failed)}")
+
+
+def _exit(number: int, _frame: object) -> None:
+    sys.exit(128 + number)
 
 
 def _run_one(experiment: LabExperiment, platform: LabPlatform, options: LabOptions) -> LabResult:

@@ -14,3 +14,9 @@ def lab_processes() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     return context
+
+
+def is_parent_alive() -> bool:
+    """Whether the experiment that started this process still runs; without it, work is in vain."""
+    parent = multiprocessing.parent_process()
+    return parent is None or parent.is_alive()

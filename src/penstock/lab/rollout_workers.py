@@ -11,6 +11,7 @@ from penstock.client.consumer import Consumer
 from penstock.client.decode_filter import OnDecodeError
 from penstock.client.flow_control import FlowLimits
 from penstock.client.registry import Registry
+from penstock.lab.lab_processes import is_parent_alive
 from penstock.lab.order_schemas import SHAPES, contract_of
 from penstock.lab.order_writer import OrderPlan, OrderWriter
 from penstock.link.blocking import BlockingCluster
@@ -43,7 +44,7 @@ def produce_until(
         nonlocal reported
         reports.put(WorkerReport(name, False, count - reported))
         reported = count
-        if stop.is_set():
+        if stop.is_set() or not is_parent_alive():
             raise _StoppedError
 
     with BlockingCluster(bootstrap) as cluster, Registry(registry_url) as registry:
@@ -69,7 +70,7 @@ def consume_until(
     ):  # fmt: skip
         events = errors = 0
         due_s = time.monotonic() + _REPORT_S
-        while not stop.is_set():
+        while not stop.is_set() and is_parent_alive():
             consumer.take_arrow(_FIELDS, wait_s=0.2)
             if time.monotonic() >= due_s:
                 stats = [one for _, one in consumer.read_stats]
