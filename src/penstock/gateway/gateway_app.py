@@ -35,7 +35,9 @@ ROOTS: Final = frozenset((b"topics", b"consumer-groups", b"cluster"))
 _BELOW: Final = (Refused, OSError, Malformed, ClientError)
 
 
-def build(node: GatewayNode, routers: Sequence[APIRouter] = ()) -> FastAPI:
+def build(
+    node: GatewayNode, producer: GatewayProducer, routers: Sequence[APIRouter] = ()
+) -> FastAPI:
     """The application; `routers` are those of other parts, such as streams."""
     app = FastAPI(
         title="Penstock",
@@ -49,7 +51,7 @@ def build(node: GatewayNode, routers: Sequence[APIRouter] = ()) -> FastAPI:
     for router in (
         topics.describing(node),
         topics.changing(node),
-        producing.producing(node, GatewayProducer(node)),
+        producing.producing(node, producer),
         fetching.fetching(node),
         consumer_groups.membership(node, members),
         consumer_groups.member_events(node, members),

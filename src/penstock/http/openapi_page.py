@@ -188,7 +188,8 @@ def _kind(schema: _Document) -> str:
     if "anyOf" in schema:
         return " or ".join(_kind(each) for each in schema["anyOf"] if each.get("type") != "null")
     if schema.get("type") == "array":
-        return f"array of {_kind(schema['items'])}"
+        items = schema.get("items")
+        return f"array of {_kind(items)}" if isinstance(items, Mapping) else "array"
     return str(schema.get("type", "any"))
 
 

@@ -21,6 +21,8 @@ from fastapi import FastAPI
 from penstock.gateway.gateway_app import GatewayFront, gateway_service
 from penstock.gateway.gateway_app import build as build_gateway
 from penstock.gateway.gateway_node import GatewayNode
+from penstock.gateway.produce.gateway_producer import GatewayProducer
+from penstock.gateway.rest_v3.v3_app import build_v3, v3_service
 from penstock.gateway.settings import gateway_settings
 from penstock.gateway.streams.stream_hub import StreamHub
 from penstock.gateway.streams.stream_messages import websocket_schema
@@ -162,8 +164,13 @@ def _site(
     monitor: HttpMonitor,
 ) -> Site:
     """All services behind one address."""
-    gateway_app = build_gateway(gateway, [streaming(streams), streaming_groups(gateway, streams)])
-    documents = (front.app.openapi, gateway_app.openapi, monitor.app.openapi)
+    producer = GatewayProducer(gateway)
+    gateway_app = build_gateway(
+        gateway, producer, [streaming(streams), streaming_groups(gateway, streams)]
+    )
+    v3_app, v3_front = build_v3(gateway, producer)
+    apps = (front.app, gateway_app, v3_app, monitor.app)
+    documents = [app.openapi for app in apps]
     guard = Guard(
         (options.host, options.shown_host, *options.allowed_hosts), options.allowed_origins
     )
@@ -171,6 +178,7 @@ def _site(
         HttpService(front, ROOTS, _registry_error),
         HttpService(reference(documents, _DOCUMENTS), openapi_page.ROOTS, _registry_error),
         HttpService(monitor.app, MONITOR_ROOTS, _registry_error),
+        v3_service(v3_front),
         gateway_service(GatewayFront(gateway, gateway_app)),
     )
     return Site(services, guard, logs_access=options.logs_access)

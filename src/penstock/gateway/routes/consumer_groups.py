@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
@@ -87,7 +88,7 @@ def membership(node: GatewayNode, members: Members) -> APIRouter:
         name = member.subscription.member
         async with members.using(group, name):
             await member.assignment(JOIN_S)
-        location = f"/consumer-groups/{group}/members/{name}"
+        location = f"/consumer-groups/{quote(group, safe='')}/members/{quote(name, safe='')}"
         return json_response(_document(member), 201, {"Location": location})
 
     @router.get(

@@ -32,6 +32,7 @@ from penstock.protocol.messages.configs import DescribedConfig
 
 _VISIBLE_S: Final = 5.0  # how long to wait until all brokers know a new topic
 _PAUSE_S: Final = 0.02
+ReplicationFactor = Annotated[int, msgspec.Meta(ge=1, le=32767)]
 PartitionCount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 _TOPIC: Final = {
     "name": "orders",
@@ -49,7 +50,7 @@ class TopicBody(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     partitions: PartitionCount | None = None
-    replication_factor: Annotated[int, msgspec.Meta(ge=1, le=32767)] | None = None
+    replication_factor: ReplicationFactor | None = None
     configs: dict[str, str | None] = {}
 
 
@@ -118,7 +119,8 @@ def changing(node: GatewayNode) -> APIRouter:
                 configs=body.configs,
             )
         )
-        document = await _described_soon(node, body.name)
+        await topic_soon(node, body.name)
+        document = await topic_document(node, body.name)
         return json_response(document, 201, {"Location": f"/topics/{body.name}"})
 
     @router.patch(
@@ -139,7 +141,7 @@ def changing(node: GatewayNode) -> APIRouter:
             await node.run(alter_configs(topic, change.configs))
         if change.partitions is not None and change.partitions > len(known.partitions):
             await node.run(add_partitions(topic, change.partitions))
-            return json_response(await _described_soon(node, topic, change.partitions))
+            await topic_soon(node, topic, change.partitions)
         return json_response(await topic_document(node, topic))
 
     @router.delete("/topics/{topic}", status_code=204)
@@ -160,19 +162,18 @@ def _check_partitions(known: TopicDescription, wanted: int | None) -> None:
         )
 
 
-async def _described_soon(node: GatewayNode, topic: str, partitions: int = 1) -> dict[str, Any]:
-    """The topic, as soon as the brokers know it and its leaders."""
+async def topic_soon(node: GatewayNode, topic: str, partitions: int = 1) -> TopicDescription:
+    """The topic, as soon as the brokers know it and its partitions."""
     deadline = asyncio.get_running_loop().time() + _VISIBLE_S
     while True:
+        is_late = asyncio.get_running_loop().time() >= deadline
         try:
-            document = await topic_document(node, topic)
-            if len(document["partitions"]) >= partitions:
-                return document
+            (known,) = await node.run(describe_topics([topic]))
+            if is_late or len(known.partitions) >= partitions:
+                return known
         except GatewayError as error:
-            if error.status != 404 or asyncio.get_running_loop().time() >= deadline:
+            if error.status != 404 or is_late:
                 raise
-        if asyncio.get_running_loop().time() >= deadline:
-            return document
         await asyncio.sleep(_PAUSE_S)
 
 

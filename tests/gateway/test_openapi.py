@@ -1,0 +1,31 @@
+"""The OpenAPI document: the page shows all of it, and requests made from it never end in a 500."""
+
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+PATHS = "^/(topics|consumer-groups|cluster|v3)"
+
+
+def test_the_page_shows_every_path_with_examples(http: httpx.Client) -> None:
+    page = http.get("/docs").text
+    paths = http.get("/openapi.json").json()["paths"]
+    for path in ("/topics/{topic}/produce", "/consumer-groups/{group}/offsets", "/cluster"):
+        assert path in paths
+        assert f"<code>{path}</code>" in page
+    assert "&quot;berlin&quot;" in page
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_schemathesis_finds_no_server_error(gateway_url: str) -> None:
+    command = [
+        sys.executable, "-m", "schemathesis.cli", "run", f"{gateway_url}/openapi.json",
+        "--checks", "not_a_server_error", "--max-examples", "10", "--phases", "fuzzing",
+        "--include-path-regex", PATHS, "--exclude-path-regex", "stream",
+        "--request-timeout", "30", "--suppress-health-check", "all", "--no-color",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stdout[-4000:]
