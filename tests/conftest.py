@@ -63,6 +63,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="write into the case files what the code says now"
     )
+    parser.addoption(
+        "--cluster-seeds", type=int, default=25, help="how many simulated clusters to run"
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

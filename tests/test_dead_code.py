@@ -19,7 +19,6 @@ CALLED_LATER: Final = {
     "is_changing",
     "is_single_broker",
     "least_log_start_offset",
-    "reset_some",
 }
 
 

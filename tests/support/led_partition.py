@@ -7,13 +7,16 @@ from uuid import UUID
 from penstock.broker.partition import Leadership, Partition
 from penstock.broker.settings import topic_settings
 from penstock.config.resolve import NO_LAYERS
+from penstock.consensus.replica.leader import IsEligible
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, NodeId, TopicId
 
 NODE: Final = NodeId(1)
 
 
-def open_partition(folder: Path) -> Partition:
+def open_partition(
+    folder: Path, *, is_eligible: IsEligible = lambda _replica, _epoch: True
+) -> Partition:
     """A partition with one replica, in leader epoch 0."""
     settings = topic_settings({}, NO_LAYERS)
     log = PartitionLog.open(
@@ -25,6 +28,7 @@ def open_partition(folder: Path) -> Partition:
         node_id=NODE,
         leadership=Leadership(NODE, LeaderEpoch(0), (NODE,), (NODE,)),
         settings=settings,
+        is_eligible=is_eligible,
     )
 
 

@@ -312,6 +312,11 @@ class Partition:
                 )
             )
 
+    def check_followers(self) -> None:
+        """At intervals while not all replicas are in sync: one that was to join may be fenced."""
+        if self.in_sync is not None:
+            self._advance(self.in_sync.on_brokers_changed())
+
     def withdraw_proposal(self) -> None:
         """The controller did not take a change of the in-sync set."""
         if self.in_sync is not None:

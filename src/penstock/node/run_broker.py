@@ -196,7 +196,12 @@ class RunningBroker:
             clock=clocks.moment,
         )
         self.replicas = Replicas(self.partitions, self.image, self.links, clocks.wall)
-        self.held.listeners += (self.transactions.follow, self.groups.follow, self.replicas.follow)
+        self.held.listeners += (
+            self.transactions.follow,
+            self.groups.follow,
+            self.in_sync_changes.follow,
+            self.replicas.follow,
+        )
         return broker
 
     # Starting.

@@ -246,3 +246,16 @@ def test_the_high_watermark_is_below_every_committed_in_sync_replica_when_it_mov
             ends = [replicas.end_offset_of(node) for node in replicas.isr if node != ONE]
             assert all(end >= replicas.high_watermark for end in ends)
             assert len(replicas.isr) >= min_insync
+
+
+def test_a_follower_that_is_fenced_before_it_joins_holds_nothing_back() -> None:
+    fenced: set[NodeId] = set()
+    replicas = leader(isr=(ONE, TWO), is_eligible=lambda replica, _epoch: replica not in fenced)
+    replicas.on_leader_end(Offset(10))
+    fetch(replicas, TWO, 10, leader_end=10)
+    fetch(replicas, THREE, 10, leader_end=10)
+    replicas.on_leader_end(Offset(11))
+    assert fetch(replicas, TWO, 11, leader_end=11) == 10
+
+    fenced.add(THREE)
+    assert replicas.on_brokers_changed() == 11

@@ -167,7 +167,7 @@ class Disk:
     def will_unlink(self, path: str) -> None:
         """Keep the file under another name, so that the change can be taken back."""
         saved = self._save(path)
-        self._changed_names(path, _NameChange(lambda: _REAL.rename(saved, path), saved))
+        self._changed_names(path, _NameChange(lambda: _restore(saved, path), saved))
 
     def will_rename(self, source: str, target: str) -> None:
         """As `will_unlink`, for the file that the target's name belongs to now."""
@@ -177,7 +177,7 @@ class Disk:
             if os.path.exists(target):
                 _REAL.rename(target, source)
             if saved is not None:
-                _REAL.rename(saved, target)
+                _restore(saved, target)
 
         self._changed_names(target, _NameChange(undo, saved))
         inode = os.stat(source).st_ino
@@ -226,6 +226,12 @@ _REAL: Final = _Real()
 def _unlink_if_present(path: str) -> None:
     if os.path.exists(path):
         _REAL.unlink(path)
+
+
+def _restore(saved: str, path: str) -> None:
+    """Give a file its name back, unless the folder was lost with all in it."""
+    if os.path.isdir(os.path.dirname(path)):
+        _REAL.rename(saved, path)
 
 
 def _remove_folder(path: str) -> None:

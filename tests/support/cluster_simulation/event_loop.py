@@ -38,6 +38,7 @@ class SimulatedLoop:
         self.executor_delay_s = (0.0002, 0.002)  # of work given to a thread
         self.wall_offset_ms = 0  # the time of day may be set
         self._is_closed = False
+        self._busy_until_s: dict[Any, float] = {}  # by executor
         self._self = cast("asyncio.AbstractEventLoop", self)
 
     # What the simulation does with it.
@@ -139,7 +140,11 @@ class SimulatedLoop:
             else:
                 future.set_result(result)
 
-        self.call_later(self.world.rng.uniform(*self.executor_delay_s), work)
+        due_s = self.time() + self.world.rng.uniform(*self.executor_delay_s)
+        if executor is not None:  # all executors of a broker have one thread: work stays in order
+            due_s = max(due_s, self._busy_until_s.get(executor, 0.0))
+            self._busy_until_s[executor] = due_s
+        self.call_at(due_s, work)
         return future
 
     async def create_server(

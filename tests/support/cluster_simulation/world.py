@@ -67,6 +67,10 @@ class World:
         """Let this much time pass."""
         self.run_until(lambda: False, within_s=span_s)
 
+    def drop_events(self) -> None:
+        """The end: nothing runs any more."""
+        self._events.clear()
+
     def note(self, line: str) -> None:
         """Make a line part of the trace: two runs of a seed must agree on all of them."""
         self._trace.update(f"{self.now_s:.6f} {line}\n".encode())

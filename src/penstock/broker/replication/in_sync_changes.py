@@ -2,7 +2,8 @@
 
 A partition has one proposal at a time; proposals that come together go in one request. What the
 controller commits comes back as metadata. A proposal whose outcome is unknown is sent again; it is
-withdrawn only if the controller certainly did not take it.
+withdrawn only if the controller certainly did not take it. Partitions whose set is not complete are
+looked at again at intervals: in an idle one, the fetch that would do so may never come.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from penstock.protocol.messages.broker_lifecycle import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from penstock.broker.controller_client import ControllerClient
     from penstock.broker.metadata_image import MetadataImage
     from penstock.broker.partition import Partition
+    from penstock.broker.partitions import Partitions
     from penstock.consensus.replica.leader import Proposal
     from penstock.model import Millis, NodeId
     from penstock.protocol.messages.broker_lifecycle import AlterPartitionResponse
@@ -36,6 +38,7 @@ logger: Final = logging.getLogger(__name__)
 RETRY_S: Final = 0.05
 BATCH_MAX: Final = 2_000
 CHECKED_PER_TURN: Final = 500
+JOINS_CHECKED_S: Final = 0.5
 # The controller knows something newer, which comes as metadata.
 _AWAIT_METADATA: Final = frozenset(
     (
@@ -55,7 +58,7 @@ class InSyncChanges:
         self,
         controller: ControllerClient,
         image: MetadataImage,
-        partitions: Iterable[Partition],
+        partitions: Partitions,
         *,
         node_id: NodeId,
         clock: Callable[[], Millis],
@@ -69,6 +72,7 @@ class InSyncChanges:
         self._check_s = lag_max_ms / 2000
         self._broker_epoch = -1
         self._pending: dict[Partition, Proposal] = {}
+        self._incomplete: dict[Partition, None] = {}  # led here, and not all are in sync
         self._has_pending = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.expanded: int = 0  # proposals that the controller took
@@ -78,7 +82,8 @@ class InSyncChanges:
         """Send proposals, and look for followers that lag. Needs the running event loop."""
         self._broker_epoch = broker_epoch
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._send_all()), loop.create_task(self._find_lagging())]
+        work = self._send_all(), self._find_lagging(), self._find_joining()
+        self._tasks = [loop.create_task(each) for each in work]
 
     def close(self) -> None:
         """Propose nothing more."""
@@ -87,12 +92,30 @@ class InSyncChanges:
 
     def on_replica_fetch(self, partition: Partition) -> None:
         """A follower may have caught up."""
-        in_sync = partition.in_sync
-        if in_sync is None or len(in_sync.isr) == len(partition.leadership.replicas):
-            return
-        proposal = in_sync.propose_joins()
-        if proposal is not None:
-            self._add(partition, proposal)
+        if partition.in_sync is not None and not _is_complete(partition):
+            proposal = partition.in_sync.propose_joins()
+            if proposal is not None:
+                self._add(partition, proposal)
+
+    def follow(self, name: str) -> None:
+        """A topic was created, changed or deleted."""
+        topic = self._partitions.topics.get(name)
+        for partition in () if topic is None else topic.partitions.values():
+            if not _is_complete(partition):
+                self._incomplete[partition] = None
+
+    async def _find_joining(self) -> None:
+        """A follower may have been unfenced, or fenced, since its last fetch."""
+        while True:
+            await asyncio.sleep(JOINS_CHECKED_S)
+            for number, partition in enumerate(tuple(self._incomplete), 1):
+                if _is_complete(partition):
+                    self._incomplete.pop(partition, None)
+                else:
+                    partition.check_followers()
+                    self.on_replica_fetch(partition)
+                if number % CHECKED_PER_TURN == 0:
+                    await asyncio.sleep(0)
 
     async def _find_lagging(self) -> None:
         while True:
@@ -187,6 +210,12 @@ class InSyncChanges:
             elif code not in _AWAIT_METADATA:
                 again[partition] = proposal
         return again
+
+
+def _is_complete(partition: Partition) -> bool:
+    """Whether all replicas are in sync, or it is not led here."""
+    in_sync = partition.in_sync
+    return in_sync is None or len(in_sync.isr) == len(partition.leadership.replicas)
 
 
 def _is_current(partition: Partition, proposal: Proposal) -> bool:

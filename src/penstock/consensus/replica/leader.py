@@ -183,6 +183,10 @@ class InSyncReplicas:
         self._proposed = None
         return self._advance()
 
+    def on_brokers_changed(self) -> Offset:
+        """A follower outside the set that may no longer join does not hold anything back."""
+        return self._advance()
+
     def set_replicas(self, replicas: Iterable[NodeId], min_insync: int) -> Offset:
         """Replicas or `min.insync.replicas` changed. Never are more replicas needed than exist."""
         others = [replica for replica in replicas if replica != self.node_id]

@@ -1,0 +1,254 @@
+"""One run from a seed: start a cluster, use it, break it, heal a majority, and check everything.
+
+with faults: clients work, faults come and go, the brokers are compared at every look
+healed: a majority serves again, every client makes progress, the in-sync sets are complete
+at the end: all is read, and the history of the clients is checked against it
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import warnings
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from penstock.link.operation import FAILURES
+from penstock.model import TopicPartition
+from tests.support.cluster_simulation.checks import ClusterChecks
+from tests.support.cluster_simulation.clients import (
+    Administrator,
+    Client,
+    GroupConsumer,
+    IdempotentProducer,
+    Reader,
+)
+from tests.support.cluster_simulation.cluster import Cluster
+from tests.support.cluster_simulation.faults import Faults, Options
+from tests.support.cluster_simulation.network import Delays
+from tests.support.cluster_simulation.world import SimulationError, World
+from tests.support.history import History, check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.cluster_simulation.cluster import SimulatedBroker
+
+TOPIC: Final = "events"
+GROUP: Final = "readers"
+LOOK_S: Final = 0.2
+HEAL_S: Final = 60.0  # longer than any time-out in the cluster
+STEPS_MAX: Final = 2_000_000
+
+
+class Scenario:
+    """The cluster, its clients and its faults."""
+
+    def __init__(self, seed: int, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.options = Options.draw(random.Random(f"options {seed}"))
+        self.world = World(seed, steps_max=STEPS_MAX)
+        static = {"log.flush.interval.messages": "1"} if self.options.flushes else {}
+        self.cluster = Cluster(self.world, folder, patch, count=self.options.brokers, static=static)
+        self.cluster.network.delays = Delays(0.0001, self.options.most_delay_s)
+        self.history = History()
+        self.checks = ClusterChecks(self.cluster)
+        self.given_ids: list[tuple[int, int]] = []
+        self.partitions = [TopicPartition(TOPIC, index) for index in range(self.options.partitions)]
+        self.admin = Administrator(self.cluster, self.history, "admin", topic=TOPIC)
+        self.producers = self._make_producers()
+        self.members = [
+            GroupConsumer(
+                self.cluster, self.history, f"member-{number}", group=GROUP,
+                partitions=self.partitions,
+            )
+            for number in range(self.options.members)
+        ]  # fmt: skip
+        self.tail = Reader(
+            self.cluster, self.history, "tail", partitions=self.partitions, repeats=True
+        )
+        self.clients: list[Client] = [self.admin, *self.producers, *self.members, self.tail]
+        hosts = [client.name for client in self.clients]
+        self.faults = Faults(self.cluster, self.options, hosts)
+
+    def _make_producers(self) -> list[IdempotentProducer]:
+        names = {f"producer-{number}": "" for number in range(self.options.producers)}
+        if self.options.transactions:
+            names["transactions"] = "payments"
+        return [
+            IdempotentProducer(
+                self.cluster, self.history, name, partitions=self.partitions,
+                transactional_id=transactional_id or None, given_ids=self.given_ids,
+            )
+            for name, transactional_id in names.items()
+        ]  # fmt: skip
+
+    # The phases.
+
+    def run(self) -> str:
+        """Everything, in order; the trace. SimulationError says what broke."""
+        self._begin()
+        self._run_with_faults()
+        self._heal()
+        self._check_end()
+        return self.world.trace
+
+    def _begin(self) -> None:
+        for broker in self.cluster.brokers:
+            broker.start()
+        self._until(lambda: all(broker.is_serving for broker in self.cluster.brokers), "start")
+        creating = self.admin.start(self._create_topic())
+        self._until(creating.done, "create the topic")
+        for client in self.clients:
+            client.start(client.run())  # type: ignore[attr-defined]  # every kind of client has it
+
+    async def _create_topic(self) -> None:
+        link = self.admin.link()
+        await self.admin.create(link, TOPIC, partitions=len(self.partitions))
+        await link.close()
+
+    def _run_with_faults(self) -> None:
+        until_s = self.world.now_s + self.options.duration_s
+        next_fault_s = self.world.now_s + 0.5
+        while self.world.now_s < until_s:
+            self._look(LOOK_S)
+            if self.world.now_s >= next_fault_s:
+                self.faults.step()
+                mean_s = self.options.fault_interval_s
+                next_fault_s = self.world.now_s + self.world.rng.uniform(0.1, 2 * mean_s)
+
+    def _heal(self) -> None:
+        down = self.world.rng.choice(self.cluster.brokers)
+        keep_down = None
+        if self.options.leaves_one_down and self.faults.may_stay_down(down):
+            keep_down = down
+        self.faults.heal(keep_down=keep_down)
+        alive = [broker for broker in self.cluster.brokers if broker is not keep_down]
+        self._until(lambda: all(broker.is_serving for broker in alive), "serve again")
+        before = [client.acknowledged for client in self.producers]
+        self._until(
+            lambda: all(
+                client.acknowledged > count
+                for client, count in zip(self.producers, before, strict=True)
+            ),
+            "acknowledge records of every producer",
+        )
+        if self.members:
+            count = sum(member.commits for member in self.members)
+            self._until(
+                lambda: sum(member.commits for member in self.members) > count, "commit offsets"
+            )
+        changes = len(self.admin.created) + sum(done for _, done in self.admin.values)
+        self._until(
+            lambda: len(self.admin.created) + sum(done for _, done in self.admin.values) > changes,
+            "acknowledge a change of the metadata",
+        )
+        for client in self.clients:
+            client.is_stopping = True
+        self._until(lambda: all(client.is_done for client in self.clients), "stop the clients")
+        self._until(lambda: self._is_in_sync(alive), "complete the in-sync sets")
+        self._until(self._is_stable, "end every transaction")
+
+    def _check_end(self) -> None:
+        reader = Reader(
+            self.cluster, self.history, "reader", partitions=self.partitions, repeats=False
+        )
+        self.clients.append(reader)
+        reading = reader.start(reader.run())
+        self._until(reading.done, "read everything")
+        broken = [*check(self.history), *self._broken_metadata()]
+        for client in self.clients:
+            broken += client.findings
+        if broken:
+            raise SimulationError(self._shown("; ".join(broken[:5])))
+
+    def _broken_metadata(self) -> list[str]:
+        broken = []
+        if len(set(self.given_ids)) != len(self.given_ids):
+            broken.append(f"a producer id was given twice: {sorted(self.given_ids)}")
+        for broker, running in self.cluster.running:
+            topics = running.image.state.topics
+            broken += [
+                f"{broker.host} does not know topic {name}, whose creation was acknowledged"
+                for name in self.admin.created
+                if name not in topics
+            ]
+        return broken
+
+    def _is_stable(self) -> bool:
+        """Whether no transaction is open: one that a client abandoned ends by its time-out."""
+        return all(
+            partition.log.last_stable_offset == partition.log.end_offset
+            for _, running in self.cluster.running
+            for partition in running.partitions
+            if partition.is_leader
+        )
+
+    def _is_in_sync(self, alive: list[SimulatedBroker]) -> bool:
+        nodes = {broker.node_id for broker in alive}
+        images = [running.image.state for _, running in self.cluster.running]
+        return all(
+            nodes & set(row.replicas) <= set(row.isr) and row.leader in nodes
+            for image in images
+            for topic in image.topics.values()
+            for row in topic.partitions
+        )
+
+    def close(self) -> None:
+        """End everything; what was in the middle of something is dropped without a word."""
+        for broker in self.cluster.brokers:
+            broker.crash()
+        for client in self.clients:
+            client.loop.kill()
+        self.world.drop_events()
+        self.cluster.remains.clear()
+        patch = pytest.MonkeyPatch()
+        patch.setattr(sys, "unraisablehook", lambda _: None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+        patch.undo()
+
+    # Time.
+
+    def _look(self, span_s: float) -> None:
+        self.world.run_for(span_s)
+        self.checks.look()
+        if self.checks.broken:
+            raise SimulationError(self._shown(self.checks.broken[0]))
+
+    def _until(self, is_over: Callable[[], bool], what: str) -> None:
+        until_s = self.world.now_s + HEAL_S
+        while not is_over():
+            if self.world.now_s > until_s:
+                raise SimulationError(self._shown(f"could not {what} within {HEAL_S} s"))
+            self.world.run_until(is_over, within_s=LOOK_S)
+            self._look(0.0)
+
+    def _shown(self, line: str) -> str:
+        events = "\n".join(self.cluster.log[-60:])
+        return f"seed {self.world.seed}: {line}\n{self.options}\n{events}"
+
+
+def run_seed(
+    seed: int, folder: Path, prepare: Callable[[pytest.MonkeyPatch], None] = lambda _: None
+) -> str:
+    """Run one seed; its trace. SimulationError when something is broken.
+
+    `prepare` may change the product, to see whether that is found.
+    """
+    gc.disable()  # what is collected when would depend on what ran before
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            prepare(patch)
+            scenario = Scenario(seed, folder / str(seed), patch)
+            try:
+                return scenario.run()
+            except FAILURES as failure:
+                raise SimulationError(f"seed {seed}: {scenario.options}: {failure!r}") from failure
+            finally:
+                scenario.close()
+    finally:
+        gc.enable()
