@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final
 
 UNSENT_BYTES_MAX: Final = 64 << 10
-VANISHED_MS: Final = 40_000
+VANISHED_MS: Final = 30_000
 _INT: Final = Struct("i")
 _TCP_NOTSENT_LOWAT: Final = 25
 
