@@ -1,19 +1,78 @@
-"""`penstock cluster …`: the brokers of a cluster."""
+"""`penstock cluster …`: the state of the brokers and partitions; the voters of the metadata."""
 
-from typing import Final
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated, Any, Final
 
 import typer
 
-from penstock.cli.connect import WAIT_S, admin, kafka_errors
+from penstock.cli.cluster_report import (
+    SHOWN_MAX,
+    PartitionProblem,
+    broker_rows,
+    problem_counts,
+    problems,
+    replica_rows,
+    under_replicated,
+)
+from penstock.cli.connect import (
+    WAIT_S,
+    admin,
+    check_reachable,
+    kafka_errors,
+    kafka_properties,
+)
+from penstock.cli.error_output import UNREACHABLE, fail
 from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
 from penstock.cli.output import cell, show_json, show_table
+from penstock.errors import Refused
+from penstock.link.blocking import BlockingCluster
+from penstock.link.cluster_admin import (
+    VoterPlace,
+    add_voter,
+    describe_all_topics,
+    describe_brokers,
+    describe_quorum,
+    min_insync_replicas,
+    remove_voter,
+)
+from penstock.link.settings import link_settings
+from penstock.protocol.messages.quorum import (
+    DescribedQuorumPartition,
+    ListenerEndpoint,
+    QuorumReplica,
+)
 
-app: Final = typer.Typer(help="Show a cluster.", no_args_is_help=True)
+app: Final = typer.Typer(
+    help="Show the state of a cluster; change who votes on its metadata.", no_args_is_help=True
+)
+LISTENER: Final = "PLAINTEXT"
 
 
-@app.callback()
-def _commands() -> None:
-    """Show a cluster."""
+class VoterChange(StrEnum):
+    """What to do with a voter."""
+
+    ADD = "add"
+    REMOVE = "remove"
+
+
+@contextmanager
+def _connected(bootstrap: str) -> Iterator[BlockingCluster]:
+    """A cluster that is reachable; errors inside become messages and exit statuses."""
+    check_reachable(bootstrap)
+    limit_ms = int(WAIT_S * 1000)
+    settings = link_settings(kafka_properties(bootstrap))
+    settings = replace(settings, request_timeout_ms=limit_ms, retry_timeout_ms=limit_ms)
+    try:
+        with BlockingCluster(bootstrap, settings) as cluster:
+            yield cluster
+    except Refused as refusal:
+        fail(refusal.message)
+    except OSError as error:
+        fail(str(error), UNREACHABLE)
 
 
 @app.command()
@@ -48,3 +107,123 @@ def info(bootstrap: Bootstrap = LOCAL_BOOTSTRAP, as_json: AsJson = False) -> Non
     typer.echo("")
     titles = ["BROKER", "ADDRESS", "CONTROLLER", "LEADERS", "REPLICAS"]
     show_table(titles, [[cell(value) for value in row.values()] for row in rows])
+
+
+@app.command()
+def status(bootstrap: Bootstrap = LOCAL_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show the brokers, and the partitions that are not in sync on all their replicas."""
+    with _connected(bootstrap) as cluster:
+        described = cluster.run(describe_brokers())
+        controller = cluster.run(describe_quorum()).leader_id
+        topics = cluster.run(describe_all_topics())
+        affected = under_replicated(topics)
+        required = cluster.run(min_insync_replicas(list(affected))) if affected else {}
+    rows = problems(affected, required, described.brokers)
+    brokers = broker_rows(described.brokers, topics)
+    counts = {"total": sum(len(topic.partitions) for topic in topics), **problem_counts(rows)}
+    if as_json:
+        show_json(
+            {
+                "cluster_id": described.cluster_id,
+                "controller": controller,
+                "brokers": brokers,
+                "partitions": counts,
+                "problems": [row.to_json() for row in rows[:SHOWN_MAX]],
+            }
+        )
+        return
+    typer.echo(f"Cluster {described.cluster_id}, controller {controller}")
+    titles = ["BROKER", "ADDRESS", "STATE", "RACK", "LEADERS", "REPLICAS"]
+    show_table(titles, [[cell(value) for value in row.values()] for row in brokers])
+    typer.echo(
+        f"{counts['total']} partitions: {counts['under_replicated']} under-replicated, "
+        f"{counts['under_min_insync']} under min.insync.replicas, {counts['offline']} offline"
+    )
+    _show_problems(rows)
+
+
+def _show_problems(rows: list[PartitionProblem]) -> None:
+    if not rows:
+        return
+    titles = ["PARTITION", "LEADER", "IN SYNC", "MISSING"]
+    shown = [
+        [
+            row.partition,
+            cell(row.leader),
+            cell(row.in_sync),
+            ", ".join(f"{node} ({reason})" for node, reason in row.missing.items()),
+        ]
+        for row in rows[:SHOWN_MAX]
+    ]
+    show_table(titles, shown)
+    if len(rows) > SHOWN_MAX:
+        typer.echo(f"and {len(rows) - SHOWN_MAX} more")
+
+
+@app.command()
+def voters(
+    change: Annotated[
+        VoterChange | None,
+        typer.Argument(metavar="[add|remove]", help="Give a broker a vote, or take it."),
+    ] = None,
+    broker: Annotated[int | None, typer.Argument(metavar="[ID]", min=0, help="The broker.")] = None,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Show who votes on the cluster's metadata and how far each has come; add or remove a voter.
+
+    A broker that is added must run and have caught up: start it with `penstock broker --join`.
+    """
+    if (change is None) != (broker is None):
+        raise typer.BadParameter("name a change and a broker: voters add ID, voters remove ID")
+    with _connected(bootstrap) as cluster:
+        if change is not None and broker is not None:
+            _change(cluster, change, broker)
+        quorum = cluster.run(describe_quorum())
+    rows = replica_rows(quorum, time.time_ns() // 1_000_000)
+    if as_json:
+        show_json(_quorum_document(quorum, rows))
+        return
+    typer.echo(
+        f"Leader {quorum.leader_id}, epoch {quorum.leader_epoch}, "
+        f"high watermark {quorum.high_watermark}"
+    )
+    titles = ["REPLICA", "ROLE", "END OFFSET", "LAG", "FETCHED MS AGO", "CAUGHT UP MS AGO"]
+    show_table(titles, [[cell(value) for value in row.values()] for row in rows])
+
+
+def _quorum_document(
+    quorum: DescribedQuorumPartition, rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "leader": quorum.leader_id,
+        "epoch": quorum.leader_epoch,
+        "high_watermark": quorum.high_watermark,
+        "replicas": rows,
+    }
+
+
+def _change(cluster: BlockingCluster, change: VoterChange, broker: int) -> None:
+    quorum = cluster.run(describe_quorum())
+    if change is VoterChange.REMOVE:
+        known = _replica(quorum.current_voters, broker)
+        if known is None:
+            fail(f"broker {broker} is not a voter; `penstock cluster voters` lists them.")
+        cluster.run(remove_voter(VoterPlace(broker, known.replica_directory_id)))
+        return
+    if _replica(quorum.current_voters, broker) is not None:
+        fail(f"broker {broker} is a voter already.")
+    known = _replica(quorum.observers, broker)
+    brokers = cluster.run(describe_brokers()).brokers
+    address = next((each for each in brokers if each.broker_id == broker), None)
+    if known is None or address is None:
+        fail(
+            f"broker {broker} does not follow the cluster's metadata. Start it with "
+            f"`penstock broker --id {broker} --join HOST:PORT`, then retry."
+        )
+    listeners = [ListenerEndpoint(LISTENER, address.host, address.port)]
+    cluster.run(add_voter(VoterPlace(broker, known.replica_directory_id, listeners)))
+
+
+def _replica(replicas: Any, broker: int) -> QuorumReplica | None:
+    return next((each for each in replicas if each.replica_id == broker), None)

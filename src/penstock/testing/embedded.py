@@ -14,6 +14,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -22,7 +23,7 @@ import psutil
 
 from penstock.node.broker_process import BrokerOptions
 from penstock.node.http_process import HttpOptions
-from penstock.node.supervisor import BrokerProcess, HttpProcess
+from penstock.node.supervisor import BrokerProcess, CannotStartError, HttpProcess
 from penstock.testing.slow_link import SlowLink
 
 
@@ -38,14 +39,19 @@ class EmbeddedBroker:
         *,
         settings: Mapping[str, str] | None = None,
         log_level: str = "WARNING",
+        options: BrokerOptions | None = None,  # of a broker of a cluster
     ) -> None:
+        if options is not None and options.folder is not None:
+            folder = Path(options.folder)
         self._owns_folder = folder is None
         self.folder: Final = (
             Path(tempfile.mkdtemp(prefix="penstock-")) if folder is None else folder
         )
-        self._settings = dict(settings or {})
-        self._log_level = log_level
-        self._port = 0  # the first start takes any free port, a restart the same
+        self._options = options or BrokerOptions(
+            settings=dict(settings or {}), quick=True, log_level=log_level
+        )
+        # 0: the first start takes any free port, a restart the same
+        self._port = self._options.kafka_port or 0
         self._process: BrokerProcess | None = None
         self._is_paused = False
         self._is_full = False
@@ -69,32 +75,41 @@ class EmbeddedBroker:
 
     def start(self) -> "EmbeddedBroker":
         """Start with what is in the folder; returns when it serves."""
+        self.launch()
+        return self.wait_ready()
+
+    def launch(self) -> None:
+        """Start with what is in the folder; it serves later."""
         assert self._process is None, "the broker runs"
         link = self._slow_link
-        options = BrokerOptions(
+        options = replace(
+            self._options,
             folder=str(self.folder),
             kafka_port=self._port if link is None else 0,
-            advertised=None if link is None else self.bootstrap,
-            settings=self._settings,
-            quick=True,
-            log_level=self._log_level,
+            advertised=self._options.advertised if link is None else self.bootstrap,
         )
-        process = BrokerProcess(options)
-        report = process.wait_ready()
-        self._process = process
-        if link is None:
+        self._process = BrokerProcess(options)
+
+    def wait_ready(self) -> "EmbeddedBroker":
+        """Wait until a broker that was launched serves."""
+        try:
+            report = self._running.wait_ready()
+        except CannotStartError:
+            self._process = None
+            raise
+        if self._slow_link is None:
             self._port = report["port"]
         else:
-            link.target = report["port"]
+            self._slow_link.target = report["port"]
         return self
 
-    def halt(self) -> None:
-        """Stop cleanly; the folder stays."""
+    def halt(self, *, hand_over: bool = True) -> None:
+        """Stop cleanly; the folder stays. Without `hand_over` no other broker is waited for."""
         if self._process is not None:
             self.resume()
             self.free_disk()
             process, self._process = self._process, None
-            process.stop()
+            process.stop() if hand_over else process.hurry()
 
     def kill(self) -> None:
         """Kill the process (kill -9); the folder stays."""

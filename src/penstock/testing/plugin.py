@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.client.consumer import Consumer
     from penstock.client.producer import Producer
     from penstock.serde.contract import Contract
+    from penstock.testing.embedded_cluster import EmbeddedCluster
     from penstock.testing.platform import Platform
 
     MakeProducer: TypeAlias = Callable[..., Producer]
@@ -62,6 +63,24 @@ def penstock(
     yield platform
     del request.config.stash[_PLATFORM]
     platform.stop()
+
+
+@pytest.fixture(scope="session")
+def _penstock_cluster(penstock_settings: dict[str, str]) -> Iterator[EmbeddedCluster]:
+    from penstock.testing.embedded_cluster import EmbeddedCluster
+
+    with EmbeddedCluster(settings=penstock_settings) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def penstock_cluster(_penstock_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
+    """Three brokers (`.bootstrap`), with kills, pauses and restarts by number.
+
+    They serve the whole session; faults end with the test.
+    """
+    yield _penstock_cluster
+    _penstock_cluster.heal()
 
 
 @pytest.hookimpl(tryfirst=True)  # before the test's producers wait for a broker with a fault

@@ -62,6 +62,8 @@ from penstock.protocol.messages.offsets import PartitionError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.broker.metadata_image import MetadataImage
+
 ONE_RESULT_FROM: Final = 2  # UpdateFeatures: one error for all features
 
 
@@ -82,9 +84,18 @@ def describe_cluster(context: Context, request: DescribeClusterRequest) -> Descr
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=controller_id(context.broker),
-        brokers=[DescribedBroker(*endpoint) for endpoint in cluster.brokers()],
+        brokers=_described_brokers(cluster, include_fenced=request.include_fenced_brokers),
         cluster_authorized_operations=operations,
     )
+
+
+def _described_brokers(cluster: MetadataImage, *, include_fenced: bool) -> list[DescribedBroker]:
+    if not include_fenced:
+        return [DescribedBroker(*endpoint) for endpoint in cluster.brokers()]
+    return [
+        DescribedBroker(each.node_id, each.host, each.port, each.rack, each.is_fenced)
+        for _, each in sorted(cluster.state.brokers.items())
+    ]
 
 
 # Log directories.

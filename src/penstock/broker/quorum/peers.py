@@ -87,12 +87,15 @@ class QuorumPeers:
         return read_reply(request, await link.send(wire))
 
     def _address(self, node_id: NodeId | None) -> Address:
-        if node_id is None:
-            if not self._bootstrap:
-                raise ConnectionError("no server of the quorum is known")
-            self._next_bootstrap += 1
-            return self._bootstrap[self._next_bootstrap % len(self._bootstrap)]
-        voter = self._voters().find(node_id)
-        if voter is None or not voter.endpoints:
+        """Of a voter; of the next bootstrap server if that one is not known.
+
+        A replica without a log knows the leader's number before its address: the first records that
+        it fetches have the voters, and one of the servers is the leader.
+        """
+        voter = None if node_id is None else self._voters().find(node_id)
+        if voter is not None and voter.endpoints:
+            return Address(voter.endpoints[0].host, voter.endpoints[0].port)
+        if not self._bootstrap:
             raise ConnectionError(f"no address of node {node_id} is known")
-        return Address(voter.endpoints[0].host, voter.endpoints[0].port)
+        self._next_bootstrap += 1
+        return self._bootstrap[self._next_bootstrap % len(self._bootstrap)]

@@ -1,0 +1,127 @@
+"""`penstock cluster`: brokers, partitions that are not in sync and why, voters."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # undeclared
+from typer.testing import CliRunner
+
+from penstock.cli.cluster_report import problem_counts, problems, under_replicated
+from penstock.cli.main import build
+from penstock.errors import ErrorCode
+from penstock.node.broker_process import BrokerOptions
+from penstock.protocol.messages.cluster import DescribedBroker
+from penstock.protocol.messages.metadata import MetadataPartition, MetadataTopic
+from penstock.testing.embedded import EmbeddedBroker
+from penstock.testing.embedded_cluster import EmbeddedCluster
+
+
+def run(*words: str) -> Any:
+    """The JSON that a command prints."""
+    result = CliRunner().invoke(build(["cluster"]), ["cluster", *words, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def row(index: int, leader: int, in_sync: list[int]) -> MetadataPartition:
+    return MetadataPartition(ErrorCode.none, index, leader, 0, [1, 2, 3], in_sync)
+
+
+def test_partitions_that_are_not_in_sync_are_shown_with_the_replica_that_is_missing() -> None:
+    partitions = [row(0, 1, [1, 2, 3]), row(1, 1, [1, 3]), row(2, 1, [1]), row(3, -1, [2])]
+    brokers = [DescribedBroker(1, "h", 1), DescribedBroker(2, "h", 2, None, True)]
+    affected = under_replicated([MetadataTopic("orders", partitions)])
+    rows = problems(affected, {"orders": 2}, brokers)
+    assert [(each.partition, each.leader, each.missing) for each in rows] == [
+        ("orders-3", None, {1: "lagging", 2: "fenced", 3: "not registered"}),
+        ("orders-2", 1, {2: "fenced", 3: "not registered"}),
+        ("orders-1", 1, {2: "fenced", 3: "not registered"}),
+    ]
+    assert problem_counts(rows) == {"under_replicated": 3, "under_min_insync": 2, "offline": 1}
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    give_up_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.1)
+
+
+@pytest.mark.timeout(240)
+def test_status_shows_a_broker_that_was_killed_and_what_it_misses(
+    penstock_cluster: EmbeddedCluster,
+) -> None:
+    cluster = penstock_cluster
+    topic = NewTopic("shown", num_partitions=3)
+    cluster.admin.create_topics([topic])["shown"].result(30)
+    cluster.wait_in_sync("shown")
+    status = run("status", "-b", cluster.bootstrap)
+    assert [each["state"] for each in status["brokers"]] == ["live"] * 3
+    assert status["controller"] in (1, 2, 3)
+    cluster.kill(2)
+    others = ",".join(cluster.brokers[number].bootstrap for number in (1, 3))
+    until(lambda: run("status", "-b", others)["partitions"]["under_replicated"] >= 3)
+    status = run("status", "-b", others)
+    assert [each["state"] for each in status["brokers"]] == ["live", "fenced", "live"]
+    assert {"2": "fenced"} in [each["missing"] for each in status["problems"]]
+    assert (status["partitions"]["under_min_insync"], status["partitions"]["offline"]) == (0, 0)
+    text = CliRunner().invoke(build(["cluster"]), ["cluster", "status", "-b", others]).stdout
+    assert "2 (fenced)" in text
+
+
+def roles(bootstrap: str, *words: str) -> dict[int, str]:
+    replicas = run("voters", *words, "-b", bootstrap)["replicas"]
+    return {each["replica"]: each["role"] for each in replicas}
+
+
+@pytest.mark.timeout(240)
+def test_a_single_broker_grows_by_brokers_that_join_and_get_votes(tmp_path: Path) -> None:
+    first = EmbeddedBroker(tmp_path / "1").start()
+    others = [
+        EmbeddedBroker(
+            options=BrokerOptions(
+                str(tmp_path / str(number)), kafka_port=0, node_id=number, join=first.bootstrap,
+                quick=True, metrics_port=0, log_level="ERROR",
+            )
+        )
+        for number in (2, 3)
+    ]  # fmt: skip
+    try:
+        others[0].start()
+        assert roles(first.bootstrap) == {1: "leader", 2: "observer"}
+        assert roles(first.bootstrap, "add", "2") == {1: "leader", 2: "voter"}
+        others[1].start()
+        assert roles(first.bootstrap, "add", "3") == {1: "leader", 2: "voter", 3: "voter"}
+        assert roles(first.bootstrap, "remove", "3")[3] == "observer"
+        assert roles(first.bootstrap, "add", "3")[3] == "voter"
+        first.kill()
+        left = ",".join(other.bootstrap for other in others)
+        until(lambda: "leader" in roles(left).values())
+    finally:
+        for broker in (first, *others):
+            broker.halt(hand_over=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["voters", "add", "7"], "does not follow the cluster's metadata"),
+        (["voters", "remove", "7"], "broker 7 is not a voter"),
+        (["voters", "add", "1"], "broker 1 is a voter already"),
+    ],
+)
+def test_changes_of_voters_that_cannot_be_are_refused(
+    penstock_cluster: EmbeddedCluster, words: list[str], message: str
+) -> None:
+    result = CliRunner().invoke(
+        build(["cluster"]), ["cluster", *words, "-b", penstock_cluster.bootstrap]
+    )
+    assert (result.exit_code, message in result.output) == (1, True), result.output
+
+
+def test_a_change_of_voters_names_a_broker() -> None:
+    assert CliRunner().invoke(build(["cluster"]), ["cluster", "voters", "add"]).exit_code == 2
