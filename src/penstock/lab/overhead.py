@@ -103,23 +103,38 @@ def _caches(lab: LabRun, result: LabResult, registry: Registry) -> None:
     )
     events = lab.sized(quick=20, default=200)
     rows = list(order_events(V1, lab.seed, events))
-    start_s, requests = time.perf_counter(), 0
-    for row in rows:  # a client without caches asks for every event
-        with lab.platform.registry() as cold:
-            Serializer(cold, "overhead", contract_of(V1, SchemaType.AVRO)).serialize(row)
-            requests += cold.request_stats.requests
-    seconds = time.perf_counter() - start_s
-    cached = result.numbers["encode, one by one"]["p50_us"]
+    cached, uncached = _cached(lab, rows), _uncached(lab, rows)
     result.table(
         "The registry with and without caches",
         ("caches", "events/s", "registry requests/s", "requests per event"),
         [
-            ("on", f"{_US / cached:,.0f}", "0", "0"),
-            ("off", f"{events / seconds:,.0f}", f"{requests / seconds:,.0f}", requests / events),
+            (name, f"{events / seconds:,.0f}", f"{requests / seconds:,.0f}", requests / events)
+            for name, (seconds, requests) in (("on", cached), ("off", uncached))
         ],
     )
+    result.numbers["uncached_events_s"] = round(events / uncached[0])
     result.numbers |= {"hit_ratio": stats.hit_ratio, "warm_p99_ms": round(warm_ms, 4)}
-    result.numbers["uncached_events_s"] = round(events / seconds)
+
+
+def _cached(lab: LabRun, rows: Sequence[Any]) -> tuple[float, int]:
+    """Seconds and registry requests of one client that writes all events, after its first."""
+    with lab.platform.registry() as registry:
+        serializer = Serializer(registry, "overhead", contract_of(V1, SchemaType.AVRO))
+        serializer.serialize(rows[0])
+        before, start_s = registry.request_stats.requests, time.perf_counter()
+        for row in rows:
+            serializer.serialize(row)
+        return time.perf_counter() - start_s, registry.request_stats.requests - before
+
+
+def _uncached(lab: LabRun, rows: Sequence[Any]) -> tuple[float, int]:
+    """The same with a new client for every event: it asks each time."""
+    start_s, requests = time.perf_counter(), 0
+    for row in rows:
+        with lab.platform.registry() as cold:
+            Serializer(cold, "overhead", contract_of(V1, SchemaType.AVRO)).serialize(row)
+            requests += cold.request_stats.requests
+    return time.perf_counter() - start_s, requests
 
 
 def _cold_lookups(lab: LabRun, result: LabResult) -> None:
