@@ -9,6 +9,7 @@ from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.cli.options import (
     LOCAL_BOOTSTRAP,
     AllowedHosts,
+    AllowedOrigins,
     Host,
     HttpPort,
     Insecure,
@@ -35,6 +36,7 @@ def http(
     ] = None,
     insecure: Insecure = False,
     allowed_hosts: AllowedHosts = None,
+    allowed_origins: AllowedOrigins = None,
     group: Annotated[
         str, typer.Option(help="Group of the nodes that form one registry.")
     ] = "schema-registry",
@@ -56,6 +58,7 @@ def http(
         log_format=log_format.value,
         insecure=insecure,
         allowed_hosts=tuple(allowed_hosts or ()),
+        allowed_origins=tuple(allowed_origins or ()),
     )
 
     def announce(started: dict[str, Any]) -> None:

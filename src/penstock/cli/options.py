@@ -83,6 +83,14 @@ AllowedHosts = Annotated[
         "and --advertise; may be repeated. * allows any.",
     ),
 ]
+AllowedOrigins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-origin",
+        help="Origin of web pages that may use the HTTP services, such as http://localhost:3000; "
+        "may be repeated.",
+    ),
+]
 ConfigFile = Annotated[Path | None, typer.Option(help="Properties file with broker settings.")]
 BrokerSettings = Annotated[
     list[str] | None, typer.Option("--set", help="Broker setting: key=value; may be repeated.")

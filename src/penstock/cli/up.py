@@ -19,6 +19,7 @@ from penstock.cli.options import (
     LOCAL_REGISTRY,
     Advertise,
     AllowedHosts,
+    AllowedOrigins,
     BrokerSettings,
     ConfigFile,
     Folder,
@@ -93,6 +94,7 @@ def up(
     advertise: Advertise = None,
     insecure: Insecure = False,
     allowed_hosts: AllowedHosts = None,
+    allowed_origins: AllowedOrigins = None,
     config: ConfigFile = None,
     settings: BrokerSettings = None,
     as_json: ReadyAsJson = False,
@@ -117,6 +119,7 @@ def up(
         log_format=log_format.value,
         insecure=insecure,
         allowed_hosts=tuple(allowed_hosts or ()),
+        allowed_origins=tuple(allowed_origins or ()),
     )
     if log != OWN_LOG:
         _check_reachable(http.kafka)
