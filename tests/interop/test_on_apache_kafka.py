@@ -34,6 +34,7 @@ def kafka() -> Iterator[str]:
     ("folder", "least"),
     [
         pytest.param("tests/registry", 100, id="registry"),
+        pytest.param("tests/gateway", 100, id="gateway"),
         pytest.param("tests/client", 200, id="client and quarantine"),
         pytest.param("tests/spark", 10, id="Spark"),
     ],

@@ -8,8 +8,10 @@ import typer
 from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.cli.options import (
     LOCAL_BOOTSTRAP,
+    AccessLog,
     AllowedHosts,
     AllowedOrigins,
+    GatewaySettingList,
     Host,
     HttpPort,
     Insecure,
@@ -19,6 +21,7 @@ from penstock.cli.options import (
     LogLevel,
     LogLevelOption,
     ReadyAsJson,
+    read_pairs,
 )
 from penstock.node.addresses import HTTP_PORT, LOCALHOST
 from penstock.node.http_process import HttpOptions, run
@@ -37,6 +40,8 @@ def http(
     insecure: Insecure = False,
     allowed_hosts: AllowedHosts = None,
     allowed_origins: AllowedOrigins = None,
+    access_log: AccessLog = False,
+    gateway_settings: GatewaySettingList = None,
     group: Annotated[
         str, typer.Option(help="Group of the nodes that form one registry.")
     ] = "schema-registry",
@@ -59,6 +64,8 @@ def http(
         insecure=insecure,
         allowed_hosts=tuple(allowed_hosts or ()),
         allowed_origins=tuple(allowed_origins or ()),
+        logs_access=access_log,
+        gateway=read_pairs(gateway_settings),
     )
 
     def announce(started: dict[str, Any]) -> None:

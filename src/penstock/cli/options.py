@@ -87,9 +87,14 @@ AllowedOrigins = Annotated[
     list[str] | None,
     typer.Option(
         "--allowed-origin",
-        help="Origin of web pages that may use the HTTP services, such as http://localhost:3000; "
+        help="Origin of web pages that may use the HTTP services, such as https://shop.example; "
         "may be repeated.",
     ),
+]
+AccessLog = Annotated[bool, typer.Option("--access-log", help="Log a line for each HTTP request.")]
+GatewaySettingList = Annotated[
+    list[str] | None,
+    typer.Option("--gateway-set", help="Gateway setting: name=value; may be repeated."),
 ]
 ConfigFile = Annotated[Path | None, typer.Option(help="Properties file with broker settings.")]
 BrokerSettings = Annotated[

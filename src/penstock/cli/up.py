@@ -17,12 +17,14 @@ from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.cli.options import (
     LOCAL_BOOTSTRAP,
     LOCAL_REGISTRY,
+    AccessLog,
     Advertise,
     AllowedHosts,
     AllowedOrigins,
     BrokerSettings,
     ConfigFile,
     Folder,
+    GatewaySettingList,
     Host,
     HttpPort,
     Insecure,
@@ -34,6 +36,7 @@ from penstock.cli.options import (
     LogLevelOption,
     MetricsPort,
     ReadyAsJson,
+    read_pairs,
 )
 from penstock.node.addresses import DEFAULT_FOLDER, HTTP_PORT, LOCALHOST
 from penstock.node.broker_process import BrokerOptions
@@ -67,34 +70,41 @@ class NodeOptions(NamedTuple):
     racks: tuple[str, ...] = ()
 
 
+Ephemeral = Annotated[
+    bool,
+    typer.Option(
+        "--ephemeral", help="Use a temporary data folder that is deleted when the node stops."
+    ),
+]
+LogOption = Annotated[
+    str,
+    typer.Option(
+        "--log", help="penstock: start a broker. kafka:HOST:PORT: use an existing cluster."
+    ),
+]
+WithHttp = Annotated[
+    bool, typer.Option("--http/--no-http", help="Run the schema registry and the gateway.")
+]
+
+
 def up(
     folder: Folder = None,
-    ephemeral: Annotated[
-        bool,
-        typer.Option(
-            "--ephemeral", help="Use a temporary data folder that is deleted when the node stops."
-        ),
-    ] = False,
-    log: Annotated[
-        str,
-        typer.Option(
-            "--log", help="penstock: start a broker. kafka:HOST:PORT: use an existing cluster."
-        ),
-    ] = OWN_LOG,
+    ephemeral: Ephemeral = False,
+    log: LogOption = OWN_LOG,
     kafka_config: KafkaConfig = None,
     brokers: BrokerCount = 1,
     racks: Racks = None,
     kafka_port: KafkaPort = None,
     http_port: HttpPort = None,
     metrics_port: MetricsPort = None,
-    with_http: Annotated[
-        bool, typer.Option("--http/--no-http", help="Run the schema registry.")
-    ] = True,
+    with_http: WithHttp = True,
     host: Host = None,
     advertise: Advertise = None,
     insecure: Insecure = False,
     allowed_hosts: AllowedHosts = None,
     allowed_origins: AllowedOrigins = None,
+    access_log: AccessLog = False,
+    gateway_settings: GatewaySettingList = None,
     config: ConfigFile = None,
     settings: BrokerSettings = None,
     as_json: ReadyAsJson = False,
@@ -120,6 +130,8 @@ def up(
         insecure=insecure,
         allowed_hosts=tuple(allowed_hosts or ()),
         allowed_origins=tuple(allowed_origins or ()),
+        logs_access=access_log,
+        gateway=read_pairs(gateway_settings),
     )
     if log != OWN_LOG:
         _check_reachable(http.kafka)

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any, Final
@@ -46,7 +46,7 @@ class HttpOptions:
     connections_max: int = 4_096
     allowed_origins: tuple[str, ...] = ()  # of web pages that may use the services (CORS)
     logs_access: bool = False  # a line for each request
-    gateway: dict[str, int] = field(default_factory=dict)  # settings by name
+    gateway: Mapping[str, int | str] = field(default_factory=dict)  # settings by name
 
     @property
     def shown_host(self) -> str:
@@ -85,6 +85,8 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # kio would prepare for it
     configure_logging("http", options.log_level, options.log_format)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    if options.logs_access:
+        logging.getLogger("penstock.access").setLevel(logging.INFO)
     from confluent_kafka import KafkaException
 
     from penstock.errors import Refused
