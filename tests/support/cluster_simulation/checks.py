@@ -11,8 +11,8 @@ import hashlib
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.consensus.raft import Role
-from penstock.model import NodeId, Offset
+from penstock.consensus.raft import OffsetAndEpoch, Role
+from penstock.model import LeaderEpoch, NodeId, Offset
 from penstock.protocol.batch import iterate_headers
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class ClusterChecks:
         self._logs: defaultdict[ReplicatedPartition, CommittedBatches] = defaultdict(
             CommittedBatches
         )
+        self._newest_applied = OffsetAndEpoch(Offset(0), LeaderEpoch(0))
         self._checked: dict[tuple[int, object], Offset] = {}  # by process and log
 
     def look(self) -> None:
@@ -136,8 +137,9 @@ class ClusterChecks:
             key=lambda running: running.follower.applied,
             default=None,
         )
-        if newest is None:
-            return
+        if newest is None or newest.follower.applied < self._newest_applied:
+            return  # those that knew more are gone for now
+        self._newest_applied = newest.follower.applied
         held = {
             (broker.node_id, key_of(partition)): partition
             for broker, running in self.cluster.running

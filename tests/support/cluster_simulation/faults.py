@@ -33,6 +33,7 @@ class Options:
     fault_interval_s: float
     most_delay_s: float
     faults: tuple[str, ...]
+    look_s: float = 0.2  # how often the brokers are compared
 
     @staticmethod
     def draw(rng: Random) -> Options:

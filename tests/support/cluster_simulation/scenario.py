@@ -11,7 +11,8 @@ import gc
 import random
 import sys
 import warnings
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -32,14 +33,13 @@ from tests.support.cluster_simulation.world import SimulationError, World
 from tests.support.history import History, check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from tests.support.cluster_simulation.cluster import SimulatedBroker
 
 TOPIC: Final = "events"
 GROUP: Final = "readers"
-LOOK_S: Final = 0.2
 HEAL_S: Final = 60.0  # longer than any time-out in the cluster
 STEPS_MAX: Final = 2_000_000
 
@@ -47,8 +47,14 @@ STEPS_MAX: Final = 2_000_000
 class Scenario:
     """The cluster, its clients and its faults."""
 
-    def __init__(self, seed: int, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self.options = Options.draw(random.Random(f"options {seed}"))
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        patch: pytest.MonkeyPatch,
+        changes: Mapping[str, Any],
+    ) -> None:
+        self.options = replace(Options.draw(random.Random(f"options {seed}")), **changes)
         self.world = World(seed, steps_max=STEPS_MAX)
         static = {"log.flush.interval.messages": "1"} if self.options.flushes else {}
         self.cluster = Cluster(self.world, folder, patch, count=self.options.brokers, static=static)
@@ -93,6 +99,7 @@ class Scenario:
         self._run_with_faults()
         self._heal()
         self._check_end()
+        self._cut_all_power()
         return self.world.trace
 
     def _begin(self) -> None:
@@ -113,7 +120,7 @@ class Scenario:
         until_s = self.world.now_s + self.options.duration_s
         next_fault_s = self.world.now_s + 0.5
         while self.world.now_s < until_s:
-            self._look(LOOK_S)
+            self._look(self.options.look_s)
             if self.world.now_s >= next_fault_s:
                 self.faults.step()
                 mean_s = self.options.fault_interval_s
@@ -163,6 +170,17 @@ class Scenario:
             broken += client.findings
         if broken:
             raise SimulationError(self._shown("; ".join(broken[:5])))
+
+    def _cut_all_power(self) -> None:
+        """Metadata is synced before it is acknowledged; of records that is not promised."""
+        for broker in self.cluster.brokers:
+            broker.lose_power()
+            broker.start()
+        alive = [broker for broker in self.cluster.brokers if not broker.is_kept_down]
+        self._until(lambda: all(broker.is_serving for broker in alive), "serve after a power cut")
+        broken = self._broken_metadata()
+        if broken:
+            raise SimulationError(self._shown(broken[0]))
 
     def _broken_metadata(self) -> list[str]:
         broken = []
@@ -224,7 +242,7 @@ class Scenario:
         while not is_over():
             if self.world.now_s > until_s:
                 raise SimulationError(self._shown(f"could not {what} within {HEAL_S} s"))
-            self.world.run_until(is_over, within_s=LOOK_S)
+            self.world.run_until(is_over, within_s=self.options.look_s)
             self._look(0.0)
 
     def _shown(self, line: str) -> str:
@@ -233,17 +251,20 @@ class Scenario:
 
 
 def run_seed(
-    seed: int, folder: Path, prepare: Callable[[pytest.MonkeyPatch], None] = lambda _: None
+    seed: int,
+    folder: Path,
+    prepare: Callable[[pytest.MonkeyPatch], None] = lambda _: None,
+    **changes: Any,
 ) -> str:
     """Run one seed; its trace. SimulationError when something is broken.
 
-    `prepare` may change the product, to see whether that is found.
+    `prepare` may change the product, to see whether that is found; `changes` are of the options.
     """
     gc.disable()  # what is collected when would depend on what ran before
     try:
         with pytest.MonkeyPatch.context() as patch:
             prepare(patch)
-            scenario = Scenario(seed, folder / str(seed), patch)
+            scenario = Scenario(seed, folder / str(seed), patch, changes)
             try:
                 return scenario.run()
             except FAILURES as failure:

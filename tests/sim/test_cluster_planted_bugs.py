@@ -1,0 +1,89 @@
+"""The simulated clusters find what would lose records or metadata: each bug within 200 seeds."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.broker.quorum import quorum_state_file
+from penstock.broker.quorum.quorum_node import QuorumNode
+from penstock.consensus.replica.leader import InSyncReplicas
+from penstock.log.files import replace_file
+from penstock.model import NodeId, Offset
+from tests.support.cluster_simulation.scenario import run_seed
+from tests.support.cluster_simulation.world import SimulationError
+
+SEEDS = 200
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def ignore_proposed_sets(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark waits for the committed in-sync set only."""
+
+    def counts(self: InSyncReplicas, replica: NodeId, _follower: object, *_: object) -> bool:
+        return replica in self.isr
+
+    patch.setattr(InSyncReplicas, "_counts", counts)
+
+
+def ignore_min_insync(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark moves with one replica in sync."""
+    advance = InSyncReplicas._advance  # noqa: SLF001 - the rule that is broken here
+
+    def always(self: Any) -> Offset:
+        needed, self._min_insync = self._min_insync, 1
+        try:
+            return advance(self)
+        finally:
+            self._min_insync = needed
+
+    patch.setattr(InSyncReplicas, "_advance", always)
+
+
+def answer_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    """Metadata counts as soon as it is written."""
+
+    def start_sync(self: Any) -> None:
+        work = self.log.pending_sync()
+        if work is not None and not self._is_syncing:
+            self._is_syncing = True
+            point = self.raft.sync_point()
+            asyncio.get_running_loop().call_soon(self._on_synced, work, point)
+
+    patch.setattr(QuorumNode, "_start_sync", start_sync)
+
+
+def leave_votes_unsynced(patch: pytest.MonkeyPatch) -> None:
+    """A vote is sent before it is on disk."""
+    patch.setattr(
+        quorum_state_file,
+        "replace_file",
+        lambda path, content, **_: replace_file(path, content, sync=False),
+    )
+    patch.setattr(quorum_state_file, "sync_folder", lambda _path: None)
+
+
+# With what finds it sooner than chance does.
+BUGS: dict[Plant, dict[str, Any]] = {
+    ignore_proposed_sets: {"faults": ("isolate", "cut_one_way", "crash", "slow_link", "pause")},
+    ignore_min_insync: {"faults": ("isolate", "crash", "lose_power", "pause")},
+    answer_before_the_sync: {"faults": ("lose_power", "isolate")},
+    leave_votes_unsynced: {"faults": ("lose_power", "isolate")},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, tmp_path: Path) -> None:
+    for seed in range(SEEDS):
+        try:
+            run_seed(seed, tmp_path, plant, brokers=3, **BUGS[plant])
+        except SimulationError:
+            run_seed(seed, tmp_path / "as it is", brokers=3, **BUGS[plant])  # finds nothing
+            return
+        shutil.rmtree(tmp_path / str(seed))
+    pytest.fail(f"{SEEDS} seeds did not find it")
