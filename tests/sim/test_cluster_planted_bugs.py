@@ -29,6 +29,15 @@ def ignore_proposed_sets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InSyncReplicas, "_counts", counts)
 
 
+def ignore_epoch_starts(patch: pytest.MonkeyPatch) -> None:
+    """A follower joins when it has what this leader knows to be committed."""
+
+    def has_caught_up(self: InSyncReplicas, follower: Any) -> bool:
+        return follower.fetched_at is not None and follower.end_offset >= self.high_watermark
+
+    patch.setattr(InSyncReplicas, "_has_caught_up", has_caught_up)
+
+
 def ignore_min_insync(patch: pytest.MonkeyPatch) -> None:
     """The high watermark moves with one replica in sync."""
     advance = InSyncReplicas._advance  # noqa: SLF001 - the rule that is broken here
@@ -69,6 +78,12 @@ def leave_votes_unsynced(patch: pytest.MonkeyPatch) -> None:
 # With what finds it sooner than chance does.
 BUGS: dict[Plant, dict[str, Any]] = {
     ignore_proposed_sets: {"faults": ("isolate", "cut_one_way", "crash", "slow_link", "pause")},
+    ignore_epoch_starts: {
+        "faults": ("crash_all", "crash", "slow_link", "slow_link", "slow_link"),
+        "fault_interval_s": 0.6,
+        "duration_s": 15.0,
+        "look_s": 0.05,
+    },
     ignore_min_insync: {"faults": ("isolate", "crash", "lose_power", "pause")},
     answer_before_the_sync: {"faults": ("lose_power", "isolate")},
     leave_votes_unsynced: {"faults": ("lose_power", "isolate")},

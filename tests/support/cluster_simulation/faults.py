@@ -40,7 +40,7 @@ class Options:
         """Few kinds of faults at a time find more than all at once."""
         faults = tuple(dict.fromkeys(rng.choices(_WEIGHTED, k=rng.randint(2, 8))))
         flushes = rng.random() < 0.3
-        if not flushes and "fail_disk" in faults:  # a failed sync and a power cut lose two copies
+        if "fail_disk" in faults:  # what a failed sync did not write is lost with the power
             faults = tuple(each for each in faults if each != "lose_power")
         return Options(
             brokers=5 if rng.random() < 0.2 else 3,

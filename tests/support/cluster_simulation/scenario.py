@@ -172,7 +172,12 @@ class Scenario:
             raise SimulationError(self._shown("; ".join(broken[:5])))
 
     def _cut_all_power(self) -> None:
-        """Metadata is synced before it is acknowledged; of records that is not promised."""
+        """Metadata is synced before it is acknowledged; of records that is not promised.
+
+        Nor of disks that failed before.
+        """
+        if "fail_disk" in self.options.faults:
+            return
         for broker in self.cluster.brokers:
             broker.lose_power()
             broker.start()
