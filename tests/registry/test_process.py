@@ -1,7 +1,6 @@
 """The HTTP process: as part of `penstock up`, alone, refused, left behind."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -52,20 +51,6 @@ def test_up_says_that_the_http_port_is_taken(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "is in use" in refused.stderr
     assert "--http-port" in refused.stderr
-    assert (tmp_path / ".kafka_cleanshutdown").exists()
-
-
-def test_up_ends_when_the_http_process_dies(tmp_path: Path) -> None:
-    process, announced = started([*UP, "--dir", str(tmp_path)])
-    metrics = httpx.get(f"{announced['http']}/v1/metadata/id", timeout=20)
-    assert metrics.is_success
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    for pid in children:
-        if b"http_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(int(pid), signal.SIGKILL)
-    status, errors = end_by_itself(process)
-    assert status == 1
-    assert "the HTTP process ended" in errors
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 

@@ -18,10 +18,10 @@ Exit status: 0 success, 1 refused, 2 invalid command line, 3 no broker or regist
 `--json`, an error is an object on standard output: `{"error": "…", "status": 1}`; commands that
 take several names report an error for each.
 
-`PENSTOCK_BOOTSTRAP` is the default of every `--bootstrap`. `PENSTOCK_REGISTRY` is the default of
-every `--registry` except that of `contract check`, which uses a registry only if the command line
-names one. `PENSTOCK_KAFKA_CONFIG` names a properties file with what the cluster requires of
-clients: TLS and a login.
+`PENSTOCK_BOOTSTRAP` is the default of every `--bootstrap`, and `PENSTOCK_REGISTRY` of every
+`--registry`, except those of `contract check`, which uses a registry only if the command line names
+one, and of `lab`, which starts its own platform unless it does. `PENSTOCK_KAFKA_CONFIG` names a
+properties file with what the cluster requires of clients: TLS and a login.
 """
 _KINDS: Final[dict[object, str]] = {int: "N", float: "N", Path: "PATH"}
 
