@@ -181,8 +181,9 @@ def test_a_client_with_too_many_streams_gets_429(broker: EmbeddedBroker) -> None
     url = f"{str(process.wait_ready()['http']).rstrip('/')}/topics/orders/stream?offset=earliest"
     try:
         with httpx.stream("GET", url) as first, httpx.stream("GET", url) as second:
-            SseClient(first).take(1)
-            SseClient(second).take(1)
+            clients = SseClient(first), SseClient(second)  # a collected one ends its stream
+            for client in clients:
+                client.take(1)
             refused = httpx.get(url)
             assert refused.status_code == 429
             assert refused.json()["error"]["code"] == "too_many_streams"
