@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.broker.quotas import QuotaEntity, QuotaKind, Rates
 from penstock.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -161,6 +162,22 @@ def open_other_timers(wire: Wire) -> None:
         ),
         "CompleteAbort",
     )
+
+
+@pytest.mark.parametrize("step_s", [HOUR_S, -HOUR_S])
+def test_a_quota_is_filled_by_the_time_that_passes(
+    broker: RunningBroker, wall_clock: WallClock, step_s: int
+) -> None:
+    broker.replace_quotas({QuotaEntity(None, "greedy"): Rates(produce_bytes=1000)})
+
+    def throttle_ms(size_bytes: int) -> int:
+        quotas = broker.broker.quotas
+        charge = partial(quotas.charge, QuotaKind.PRODUCE_BYTES, "User:u", "greedy")
+        return broker.call(lambda: charge(size_bytes))
+
+    before_ms = throttle_ms(31_000)
+    wall_clock.ahead_s += step_s
+    assert 0 < throttle_ms(0) <= before_ms
 
 
 def test_the_start_of_a_transaction_is_stored_by_the_time_of_day(

@@ -54,7 +54,6 @@ def fetch(in_sync: InSyncReplicas, offset: int) -> Offset:
     return in_sync.on_fetch(
         NodeId(2),
         Offset(offset),
-        log_start_offset=Offset(0),
         broker_epoch=1,
         leader_end_offset=Offset(offset),
         now=Millis(0),

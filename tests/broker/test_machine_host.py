@@ -11,8 +11,8 @@ import uvloop
 
 from penstock.broker import machine_host
 from penstock.broker.handler import result_of
+from penstock.broker.leadership import Leadership
 from penstock.broker.machine_host import HostedMachine, LoadTurns
-from penstock.broker.partition import Leadership, Partition
 from penstock.broker.settings import topic_settings
 from penstock.config.resolve import NO_LAYERS
 from penstock.errors import ErrorCode, Refused
@@ -32,6 +32,8 @@ from tests.support.led_partition import NODE, lead, open_partition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+    from penstock.broker.partition import Partition
 
 ResultT = TypeVar("ResultT")
 

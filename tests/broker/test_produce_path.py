@@ -12,14 +12,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
-from penstock.broker.partition import Leadership, Partition
+from penstock.broker.leadership import Leadership
 from penstock.errors import ErrorCode
 from penstock.log.files import OpenFiles
 from penstock.model import LeaderEpoch, NodeId, Offset
 from penstock.protocol.batch import CONTROL, TRANSACTIONAL, read_header, seal, write_header
 
 if TYPE_CHECKING:
+    from penstock.broker.partition import Partition
     from tests.broker.conftest import RunningBroker
     from tests.support.wire import Wire
 
@@ -323,3 +325,88 @@ def test_a_client_that_leaves_while_its_produce_waits_costs_nothing(
         time.sleep(0.01)
     fetch_as_follower(broker, partition, 1)
     assert broker.call(lambda: partition.log.high_watermark) == 1
+
+
+def shrink_isr(broker: RunningBroker, partition: Partition) -> None:
+    """The controller has taken the follower out of the in-sync set."""
+    leadership = partition.leadership
+    alone = leadership._replace(
+        isr=(partition.node_id,), partition_epoch=leadership.partition_epoch + 1
+    )
+    broker.call(lambda: partition.lead(alone))
+
+
+def test_a_write_that_waits_is_refused_when_too_few_replicas_are_in_sync(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    send_produce(wire, make_batch(), acks=-1, timeout_ms=20_000)
+    while broker.call(lambda: partition.log.end_offset) < 1:
+        time.sleep(0.01)
+    shrink_isr(broker, partition)
+    row = received_row(wire)
+    assert row.error_code == ErrorCode.not_enough_replicas_after_append
+    send_produce(wire, make_batch(), acks=-1, timeout_ms=20_000)
+    assert received_row(wire).error_code == ErrorCode.not_enough_replicas
+    assert broker.call(lambda: partition.log.end_offset) == 1, "nothing more was appended"
+
+
+def test_a_client_whose_write_was_refused_after_the_append_writes_it_once(
+    broker: RunningBroker,
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 0}
+    )
+    failed: list[object] = []
+    producer.produce("t", b"once", on_delivery=lambda error, _: failed.append(error))
+    producer.poll(0)
+    while broker.call(lambda: partition.log.end_offset) < 1:
+        producer.poll(0.01)
+    shrink_isr(broker, partition)
+    time.sleep(0.3)  # the client gets 20, then 19
+    both = partition.leadership._replace(
+        isr=(partition.node_id, FOLLOWER), partition_epoch=partition.leadership.partition_epoch + 1
+    )
+    broker.call(lambda: partition.lead(both))
+    fetch_as_follower(broker, partition, 1)
+    assert producer.flush(20) == 0
+    assert failed == [None]
+    assert broker.call(lambda: partition.log.end_offset) == 1
+
+
+def send_delete(wire: Wire, offset: int, *, timeout_ms: int) -> None:
+    rows = [{"partition_index": 0, "offset": offset}]
+    wire.send(21, 2, topics=[{"name": "t", "partitions": rows}], timeout=timeout_ms)
+
+
+def received_deletion(wire: Wire) -> Any:
+    return wire.receive().topics[0].partitions[0]
+
+
+def test_delete_records_waits_until_the_follower_has_deleted_them(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    assert wire.produce("t", make_batch((b"k", b"v")), acks=1).base_offset == 0
+    fetch_as_follower(broker, partition, 1)
+    send_delete(wire, 1, timeout_ms=100)
+    assert received_deletion(wire).error_code == ErrorCode.request_timed_out
+    send_delete(wire, 1, timeout_ms=20_000)
+    while broker.call(lambda: partition.log.start_offset) < 1:
+        time.sleep(0.01)
+    start_offset = Offset(1)
+    broker.call(lambda: partition.on_replica_fetch(FOLLOWER, Offset(1), start_offset=start_offset))
+    row = received_deletion(wire)
+    assert (row.error_code, row.low_watermark) == (ErrorCode.none, 1)
+
+
+def test_delete_records_does_not_wait_for_a_replica_that_is_not_in_sync(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    assert wire.produce("t", make_batch((b"k", b"v")), acks=1).base_offset == 0
+    fetch_as_follower(broker, partition, 1)
+    send_delete(wire, 1, timeout_ms=20_000)
+    shrink_isr(broker, partition)
+    assert received_deletion(wire).low_watermark == 1

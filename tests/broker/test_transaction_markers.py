@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from penstock.broker.partition import Leadership, Partition
+from penstock.broker.leadership import Leadership
+from penstock.broker.partition import Partition
 from penstock.broker.settings import topic_settings
 from penstock.broker.transaction_markers import MarkerWriter
 from penstock.config.resolve import NO_LAYERS

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.log import LogDirectory, OpenFiles, PartitionLog
 from penstock.log.checkpoints import RECOVERY_POINTS
-from penstock.log.flush import SyncError
+from penstock.log.flush import SYNCED_MARKER, SyncError, disk_failure
 from penstock.model import LeaderEpoch, Millis, Offset, TopicPartition
 from tests.support.appending import append_batch
 
@@ -101,3 +101,79 @@ def test_a_lack_of_descriptors_is_not_a_failed_sync(
             work.run()
     assert not isinstance(failed.value, SyncError)
     work.run()
+
+
+# The marker of a log whose acknowledged records are all on disk.
+
+
+def is_marked(log: PartitionLog) -> bool:
+    return log.has_synced_marker
+
+
+def test_a_log_is_marked_as_synced_by_the_next_flush(open_log: OpenLog, fill: Fill) -> None:
+    log = open_log()
+    assert not is_marked(log)
+    assert not log.flush_due(Millis(0))
+    log.marks_synced = True
+    assert log.flush_due(Millis(0)), "also without a record: nothing was acknowledged so far"
+    work = log.pending_flush()
+    assert not is_marked(log), "not before it is on disk"
+    work.run()
+    log.flushed(work.end_offset)
+    assert is_marked(log)
+    assert not log.flush_due(Millis(0))
+    fill(log, 2)
+    log.flush()
+    assert (log.folder / SYNCED_MARKER).exists()
+
+
+def test_the_marker_is_there_at_the_next_start_until_it_is_removed(
+    open_log: OpenLog, fill: Fill
+) -> None:
+    log = open_log()
+    log.marks_synced = True
+    fill(log, 2)
+    log.flush()
+    log.abandon()
+    again = open_log(clean=False)
+    assert again.was_synced
+    again.marks_synced = False
+    work = again.pending_flush()
+    work.run()
+    again.flushed(work.end_offset)
+    assert not is_marked(again)
+    assert not (again.folder / SYNCED_MARKER).exists()
+    again.abandon()
+    assert not open_log(clean=False).was_synced
+
+
+def test_a_flush_that_ends_late_does_not_mark_another_log_of_that_name(
+    open_log: OpenLog, fill: Fill
+) -> None:
+    log = open_log()
+    fill(log, 2)
+    log.marks_synced = True
+    work = log.pending_flush()
+    log.abandon()
+    log.folder.rename(log.folder.with_name("deleted"))
+    again = open_log()
+    work.run()
+    assert not (again.folder / SYNCED_MARKER).exists()
+
+
+def test_a_failed_flush_marks_nothing(
+    open_log: OpenLog, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log()
+    fill(log, 2)
+    log.marks_synced = True
+    fail_to_sync(log, monkeypatch)
+    assert not is_marked(log)
+    assert not (log.folder / SYNCED_MARKER).exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_failure"), [(errno.EIO, True), (errno.EROFS, True), (errno.ENOSPC, False)]
+)
+def test_a_full_disk_is_not_a_failed_one(code: int, is_failure: bool) -> None:
+    assert (disk_failure(OSError(code, "no")) is not None) is is_failure

@@ -1,15 +1,22 @@
-"""Ten thousand partitions: few descriptors, little memory each."""
+"""Ten thousand partitions: few descriptors, little memory, few system calls each."""
 
 import subprocess
 import sys
 import tracemalloc
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.log import OpenFiles, PartitionLog
-from penstock.model import Millis
+from penstock.model import LeaderEpoch, Millis
+from penstock.protocol.records import build_batch
+from tests.support.appending import append_batch
 from tests.support.settings import default_log_settings
+
+OPENING_CALLS_MAX = 9
+CLOSING_CALLS_MAX = 2
 
 TEN_THOUSAND = """
 import resource, sys, os
@@ -77,3 +84,42 @@ def test_an_idle_partition_needs_less_than_ten_kilobytes(tmp_path: Path) -> None
     assert used_bytes / len(logs) < 10_000
     assert first.end_offset == 0
     files.close_all()
+
+
+def system_calls(work: Any) -> Counter[str]:
+    """How often the work calls functions of `os` and `io`, which are mostly system calls."""
+    calls: Counter[str] = Counter()
+
+    def note(_frame: Any, event: str, function: Any) -> None:
+        if event == "c_call" and getattr(function, "__module__", "") in ("posix", "io", "_io"):
+            calls[function.__name__] += 1
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_a_small_partition_is_opened_and_closed_with_few_system_calls(
+    tmp_path: Path, batches: int
+) -> None:
+    files, settings = OpenFiles(16), default_log_settings()
+    logs: list[PartitionLog] = []
+
+    def open_one() -> None:
+        opened = PartitionLog.open(tmp_path / "t-0", settings, files, now=Millis(0), clean=True)
+        logs.append(opened)
+
+    open_one()
+    for _ in range(batches):
+        append_batch(
+            logs[0], build_batch([(b"k", b"v")]), leader_epoch=LeaderEpoch(0), now=Millis(0)
+        )
+    logs[0].close(sync=False)
+    opening = system_calls(open_one)
+    closing = system_calls(lambda: logs[1].close(sync=False))
+    assert sum(opening.values()) <= OPENING_CALLS_MAX, opening
+    assert sum(closing.values()) <= CLOSING_CALLS_MAX, closing

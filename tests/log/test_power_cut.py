@@ -100,3 +100,34 @@ def test_only_the_first_flush_syncs_the_folder_that_holds_the_partition(
         log.flush()
         assert str(log.folder) in synced
         assert (parent in synced) is is_first
+
+
+def test_a_log_that_is_marked_as_synced_has_everything_that_was_flushed(
+    disk: Disk, fill: Fill
+) -> None:
+    for path in data_folders(disk):
+        directory = opened(path)
+        log = partition(directory)
+        log.marks_synced = True
+        fill(log, 10)
+        log.flush()
+        fill(log, 5)  # not acknowledged
+        lose_power(disk, directory)
+        again = opened(path)
+        log = partition(again)
+        assert log.was_synced
+        assert log.end_offset >= 10
+        again.release()
+
+
+def test_a_log_is_not_marked_by_a_power_cut_during_its_first_flush(disk: Disk, fill: Fill) -> None:
+    for path in data_folders(disk):
+        directory = opened(path)
+        log = partition(directory)
+        log.marks_synced = True
+        fill(log, 10)
+        log.pending_flush()  # and never run
+        lose_power(disk, directory)
+        again = opened(path)
+        assert not partition(again).was_synced
+        again.release()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.partition import Partition
 from penstock.broker.quorum import quorum_state_file
 from penstock.broker.quorum.quorum_node import QuorumNode
 from penstock.consensus.replica.leader import InSyncReplicas
@@ -75,6 +76,16 @@ def leave_votes_unsynced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(quorum_state_file, "sync_folder", lambda _path: None)
 
 
+def acknowledge_copies_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    """A follower under `flush.messages=1` fetches on before what it has is on disk."""
+    waits_for_flush: Any = Partition.waits_for_flush
+    patch.setattr(
+        Partition,
+        "waits_for_flush",
+        property(lambda self: self.is_leader and waits_for_flush.fget(self)),
+    )
+
+
 # With what finds it sooner than chance does.
 BUGS: dict[Plant, dict[str, Any]] = {
     ignore_proposed_sets: {"faults": ("isolate", "cut_one_way", "crash", "slow_link", "pause")},
@@ -87,6 +98,11 @@ BUGS: dict[Plant, dict[str, Any]] = {
     ignore_min_insync: {"faults": ("isolate", "crash", "lose_power", "pause")},
     answer_before_the_sync: {"faults": ("lose_power", "isolate")},
     leave_votes_unsynced: {"faults": ("lose_power", "isolate")},
+    acknowledge_copies_before_the_sync: {
+        "faults": ("lose_all_power",),
+        "flushes": True,
+        "partitions": 3,
+    },
 }
 
 

@@ -1,11 +1,12 @@
 """The virtual time, network and disk that simulated brokers run on behave as the real ones may."""
 
 import asyncio
+import inspect
 import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -255,3 +256,25 @@ def test_a_full_disk_refuses_and_writes_nothing(disk: Disk, folder: Path) -> Non
     with pytest.raises(OSError, match="no space"):
         write(folder / "log", b"a" * 11, sync=False)
     assert (folder / "log").read_bytes() == b""
+
+
+def test_coroutines_of_a_killed_process_end_even_if_their_cleanup_waits() -> None:
+    world = World(0)
+    loop = SimulatedLoop(world, Network(world), "a")
+    steps: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            steps.append("cleanup began")
+            await asyncio.sleep(1)
+            steps.append("cleanup ended")
+
+    task = loop.start(work())
+    world.run_for(1)
+    loop.kill()
+    loop.close_coroutines()
+
+    assert steps == ["cleanup began"]
+    assert inspect.getcoroutinestate(cast("Any", task.get_coro())) == inspect.CORO_CLOSED

@@ -4,11 +4,14 @@ with checks after each step; then everything heals, and every live member must g
 failing seed replays exactly: `pytest -k "seed-<n>"`.
 """
 
+from typing import Any
+
 import pytest
 
 from tests.support.group_simulation import World
 
 SEEDS = 150  # of each kind of group
+SEEDS_FAST = 60
 PROTOCOLS = {
     "classic": ("classic",),
     "consumer": ("consumer",),
@@ -16,7 +19,12 @@ PROTOCOLS = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 10), ids=lambda seed: f"seed-{seed}")
+def seeds(first: int, end: int, *, slow: bool = False) -> list[Any]:
+    marks = [pytest.mark.slow] if slow else []
+    return [pytest.param(seed, id=f"seed-{seed}", marks=marks) for seed in range(first, end, 10)]
+
+
+@pytest.mark.parametrize("first", [*seeds(0, SEEDS_FAST), *seeds(SEEDS_FAST, SEEDS, slow=True)])
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_groups_stay_correct_under_faults_and_recover(kind: str, first: int) -> None:
     for seed in range(first, first + 10):

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from penstock.broker.partition import Leadership, Partition
+from penstock.broker.leadership import Leadership
+from penstock.broker.partition import Partition
 from penstock.broker.settings import topic_settings
 from penstock.config.resolve import NO_LAYERS
 from penstock.consensus.replica.leader import IsEligible

@@ -25,8 +25,8 @@ SIZE: Final = Struct(">i")
 class Wire:
     """A raw connection: requests by key and version, responses as kio reads them."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout_s: float = 20.0) -> None:
+        self.socket = socket.create_connection((host, port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._pending: list[tuple[int, int]] = []
 

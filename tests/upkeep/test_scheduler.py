@@ -48,11 +48,12 @@ class Inline:
 
 
 class Scenario:
-    """Partitions under one upkeep, and a clock that the test moves."""
+    """Partitions under one upkeep, and clocks that the test moves."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now = START
+        self.set_back_ms = 0  # of the time of day
         self.targets: list[UpkeepTarget] = []
         self.worker = Inline()
         self.upkeep = self.new_upkeep()
@@ -62,7 +63,7 @@ class Scenario:
             lambda: self.targets,
             self.worker,
             default_settings(UpkeepSettings),
-            clock=lambda: self.now,
+            clock=lambda: Millis(self.now - self.set_back_ms),
             steady_clock=lambda: self.now,
         )
 
@@ -189,13 +190,17 @@ def test_a_corrupt_partition_is_reported_once_and_not_compacted_again(
     assert list(scenario.upkeep.corrupt) == [log.topic_partition]
 
 
-def test_a_failed_round_is_retried_later(scenario: Scenario) -> None:
+@pytest.mark.parametrize("set_back_ms", [0, 3_600_000])
+def test_a_failed_round_is_retried_later_whatever_the_time_of_day(
+    scenario: Scenario, set_back_ms: int
+) -> None:
     log = scenario.partition()
     scenario.write(log, b"a", b"a")
     scenario.worker.result = JobFailed("no space")
     assert scenario.compact()
     assert not leftovers(scenario)
     scenario.worker.result = None
+    scenario.set_back_ms = set_back_ms
     assert not scenario.compact()
     scenario.now = Millis(scenario.now + INTERVALS.retry_ms)
     assert scenario.compact()

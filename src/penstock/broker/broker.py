@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from penstock.broker.fetch_sessions import FetchSessions
     from penstock.broker.group_coordinators import GroupCoordinators
     from penstock.broker.handler import ApiTable
+    from penstock.broker.leadership import Leadership
     from penstock.broker.lost_brokers import LostBrokers
     from penstock.broker.metadata_follower import MetadataFollower
     from penstock.broker.metadata_image import MetadataImage
-    from penstock.broker.partition import Leadership
     from penstock.broker.partitions import Partitions
     from penstock.broker.quorum.quorum_node import QuorumNode
     from penstock.broker.quotas import Quotas
     from penstock.broker.replication.follower_sessions import FollowerSessions
     from penstock.broker.replication.in_sync_changes import InSyncChanges
+    from penstock.broker.replication.unusable_replicas import UnusableReplicas
     from penstock.broker.settings import BrokerSettings, TopicSettings
     from penstock.broker.transaction_coordinators import TransactionCoordinators
     from penstock.model import Millis, NodeId, TopicId
@@ -102,6 +103,7 @@ class Broker:
     lost_brokers: LostBrokers = field(init=False)
     follower_sessions: FollowerSessions = field(init=False)
     in_sync_changes: InSyncChanges = field(init=False)
+    unusable: UnusableReplicas = field(init=False)
     groups: GroupCoordinators = field(init=False)
     transactions: TransactionCoordinators = field(init=False)
 

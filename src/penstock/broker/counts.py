@@ -16,7 +16,7 @@ from penstock.metrics.row import SECONDS
 
 if TYPE_CHECKING:
     from penstock.broker.handler import ApiTable
-    from penstock.broker.partition import Leadership
+    from penstock.broker.leadership import Leadership
     from penstock.protocol.api import Api
 
 ReadErrors: TypeAlias = Callable[[Any], "Sequence[ErrorCode]"]
@@ -36,6 +36,7 @@ class TopicCounts:
         "received_bytes",
         "records",
         "sent_bytes",
+        "unclean_elections",
     )
 
     def __init__(self) -> None:
@@ -43,6 +44,7 @@ class TopicCounts:
         self.records: int = 0
         self.sent_bytes: int = 0
         self.elections: int = 0
+        self.unclean_elections: int = 0
         self.isr_shrinks: int = 0
         self.isr_expansions: int = 0
         self.batches: list[int] = [0] * SIZES  # by the length of their size in bits
@@ -54,14 +56,17 @@ class TopicCounts:
         self.batches[size_bytes.bit_length()] += 1
 
     def note_change(self, old: Leadership, new: Leadership) -> None:
-        """The controller decided anew about a partition."""
-        self.elections += new.leader != old.leader
+        """The controller changed leader or replicas of a partition."""
+        is_elected = new.leader != old.leader
+        self.elections += is_elected
+        self.unclean_elections += is_elected and new.is_recovering
         self.isr_shrinks += len(new.isr) < len(old.isr)
         self.isr_expansions += len(new.isr) > len(old.isr)
 
     def add(self, other: TopicCounts) -> None:
         """Add the counts of another topic."""
         self.elections += other.elections
+        self.unclean_elections += other.unclean_elections
         self.isr_shrinks += other.isr_shrinks
         self.isr_expansions += other.isr_expansions
         self.received_bytes += other.received_bytes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.log.scan import DamagedLogError
 from penstock.model import TopicPartition
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.broker.broker import TopicView
-    from penstock.broker.partition import Leadership
+    from penstock.broker.leadership import Leadership
     from penstock.broker.partitions import Partitions
     from penstock.broker.settings import TopicSettings
     from penstock.model import TopicId
@@ -26,6 +26,16 @@ logger: Final = logging.getLogger(__name__)
 
 REOPEN_AFTER_S: Final = 1.0  # a disk that refuses is tried again after this
 REOPEN_DAMAGED_AFTER_S: Final = 60.0  # one whose bytes are wrong or missing needs a person first
+
+
+class UnopenedLogs(Protocol):
+    """What is done about replicas whose log cannot be opened."""
+
+    def on_not_opened(self, name: TopicPartition, topic_id: TopicId, *, is_damaged: bool) -> None:
+        """The partition is offline here."""
+
+    def on_opened(self, name: TopicPartition) -> None:
+        """The partition is open."""
 
 
 class HeldPartitions:
@@ -44,6 +54,7 @@ class HeldPartitions:
         # Partitions that the disk refused to open, and the loop's time of the next attempt
         self._offline: dict[TopicPartition, float] = {}
         self._reopening: asyncio.TimerHandle | None = None
+        self.unopened: UnopenedLogs | None = None
 
     def follow(self, name: str) -> Iterator[None]:
         """Bring one topic up to date; others may act at each step."""
@@ -53,7 +64,11 @@ class HeldPartitions:
             self._delete(name)
         if topic is not None:
             settings = self._settings_of(name)
+            held = self._partitions.topics.get(name)
+            known = {} if held is None else held.partitions
             for index, leadership in enumerate(topic.partitions):
+                if index in known and known[index].leadership == leadership:
+                    continue  # as most: a change is of one partition or a few
                 if self._partitions.node_id in leadership.replicas:
                     self._open(TopicPartition(name, index), topic.topic_id, leadership, settings)
                     yield
@@ -94,8 +109,31 @@ class HeldPartitions:
             self._offline[topic_partition] = loop.time() + delay_s
             if self._reopening is None:
                 self._reopening = loop.call_later(REOPEN_AFTER_S, self._reopen)
+            if self.unopened is not None:
+                self.unopened.on_not_opened(topic_partition, topic_id, is_damaged=is_damaged)
         else:
-            self._offline.pop(topic_partition, None)
+            if self._offline.pop(topic_partition, None) is not None and self.unopened is not None:
+                self.unopened.on_opened(topic_partition)
+
+    def start_again(self, topic_partition: TopicPartition) -> None:
+        """Keep a damaged log under another name, and begin with an empty one."""
+        topic = self._find_topic(topic_partition.topic)
+        if topic is None:
+            return
+        try:
+            aside = self._partitions.set_aside(topic_partition)
+        except OSError:  # it is opened as it is
+            logger.exception("%s could not be set aside", topic_partition)
+        else:
+            logger.warning(
+                "%s was damaged: set aside as %s; its records are copied from the leader",
+                topic_partition,
+                aside,
+            )
+        leadership = topic.partitions[topic_partition.partition]
+        self._open(topic_partition, topic.topic_id, leadership, self._settings_of(topic.name))
+        for listener in self.listeners:
+            listener(topic.name)
 
     def _reopen(self) -> None:
         """A disk that refused may have space now."""

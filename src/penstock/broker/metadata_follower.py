@@ -222,7 +222,7 @@ class MetadataFollower:
         except (OSError, Malformed) as error:
             quorum.fail(f"the snapshot {snapshot.offset} cannot be read: {error}")
             return
-        changes = self.image.replace(state)
+        changes = yield from self.image.replace(state)
         self.applied = snapshot
         if self._is_acting:
             yield from self._act(changes)

@@ -10,7 +10,7 @@ import base64
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.broker import Endpoint
-from penstock.broker.partition import Leadership
+from penstock.broker.leadership import Leadership
 from penstock.broker.quotas import DEFAULT, QuotaEntity, Rates
 from penstock.broker.settings import (
     GroupConfig,
@@ -34,12 +34,13 @@ from penstock.coordination.controller.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from penstock.broker.quotas import Quotas
     from penstock.broker.settings import TopicSettings
     from penstock.coordination.controller.events import Event, PartitionState
+    from penstock.coordination.controller.state import TopicState
     from penstock.model import NodeId, TopicId
     from penstock.protocol.field_codecs import WrittenOnce
     from penstock.protocol.messages.metadata import MetadataTopic
@@ -50,6 +51,7 @@ INTERNAL_VIEWS: Final[Mapping[str, type[OffsetsTopicSettings | TransactionTopicS
 }
 INTERNAL_TOPICS: Final = frozenset(INTERNAL_VIEWS)
 GROUP_CONFIGS_MAX: Final = 10_000
+REPLACED_PER_STEP: Final = 500  # topics: some milliseconds
 LEADERSHIPS_MAX: Final = 10_000  # beyond, equal ones are separate objects
 
 
@@ -125,17 +127,21 @@ class MetadataImage:
             self._settings.clear()
             reconfigured.update(dict.fromkeys(self._topics))
 
-    def replace(self, state: ClusterState) -> Changes:
-        """A snapshot was read: it is the whole image."""
-        self.state = state
-        names = {**self._topics, **state.topics}
+    def replace(self, state: ClusterState) -> Generator[None, None, Changes]:
+        """A snapshot was read: it is the whole image, once the last step is done."""
+        topics: dict[str, KnownTopic] = {}
+        topics_by_id: dict[TopicId, KnownTopic] = {}
+        for number, topic in enumerate(state.topics.values(), 1):
+            topics[topic.name] = topics_by_id[topic.topic_id] = self._known(topic)
+            if number % REPLACED_PER_STEP == 0:
+                yield
+        names = {**self._topics, **topics}
+        self.state, self._topics, self._topics_by_id = state, topics, topics_by_id
         self._settings.clear()
         self.group_configs.clear()
-        for name in names:
-            self._update_topic(name)
         self._update_brokers()
         self._update_quotas()
-        return Changes(tuple(names), tuple(self._topics))
+        return Changes(tuple(names), tuple(topics))
 
     def everything(self) -> Changes:
         """As if all of it had just been applied."""
@@ -149,9 +155,11 @@ class MetadataImage:
         if known is not None:
             del self._topics_by_id[known.topic_id]
         if topic is not None:
-            leaderships = tuple(self._leadership(partition) for partition in topic.partitions)
-            known = KnownTopic(name, topic.topic_id, leaderships)
-            self._topics[name] = self._topics_by_id[topic.topic_id] = known
+            self._topics[name] = self._topics_by_id[topic.topic_id] = self._known(topic)
+
+    def _known(self, topic: TopicState) -> KnownTopic:
+        leaderships = tuple(self._leadership(partition) for partition in topic.partitions)
+        return KnownTopic(topic.name, topic.topic_id, leaderships)
 
     def _leadership(self, partition: PartitionState) -> Leadership:
         known = self._leaderships.get(partition)
@@ -165,6 +173,7 @@ class MetadataImage:
                 partition.elr,
                 partition.last_known_elr,
                 partition.is_recovering,
+                partition.offline,
             )
             if len(self._leaderships) < LEADERSHIPS_MAX:
                 self._leaderships[partition] = known
@@ -203,6 +212,16 @@ class MetadataImage:
     def brokers(self) -> Sequence[Endpoint]:
         """The live brokers, by number."""
         return self._live
+
+    def listed_brokers(self) -> Sequence[Endpoint]:
+        """The brokers for clients: the live ones, or this one while none is.
+
+        Clients forget brokers that are not listed: with an empty list some never ask again.
+        """
+        own = self.state.brokers.get(self.node_id)
+        if self._live or own is None:
+            return self._live
+        return (Endpoint(own.node_id, own.host, own.port, own.rack),)
 
     def endpoint(self, node_id: int) -> Endpoint | None:
         """Where clients reach a broker, if it is live."""

@@ -104,6 +104,8 @@ class BrokerMetrics:
         yield rows.OFFLINE_PARTITIONS, [((), found.offline)]
         yield rows.UNDER_REPLICATED, [((), found.under_replicated)]
         yield rows.UNDER_MIN_ISR, [((), found.under_min_isr)]
+        yield rows.OFFLINE_REPLICAS, [((), broker.unusable.offline_count)]
+        yield rows.REPLACED_REPLICAS, [((), broker.unusable.set_aside_count)]
         yield rows.PARTITIONS, [(("leader",), found.leaders), (("follower",), found.followers)]
 
     def _of_logs(self) -> Iterator[Family]:
@@ -174,6 +176,7 @@ def _of_batches(topics: list[HostedTopic], deleted: TopicCounts) -> Iterator[Fam
     sizes.total = float(total.received_bytes)
     yield rows.BATCH_BYTES, [((), sizes)]
     yield rows.ELECTIONS, [((), total.elections)]
+    yield rows.UNCLEAN_ELECTIONS, [((), total.unclean_elections)]
     changes = (("shrink",), total.isr_shrinks), (("expand",), total.isr_expansions)
     yield rows.ISR_CHANGES, changes
 

@@ -7,9 +7,8 @@ that releases what waits for it: produce responses, journals, fetches.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from penstock.broker.admission import Admission
 from penstock.broker.committer import (
@@ -19,17 +18,25 @@ from penstock.broker.committer import (
     ReplicatedCommitter,
 )
 from penstock.broker.counts import TopicCounts
+from penstock.broker.leadership import REPLICA_SETTINGS, Leadership, NotLeader, check_epoch
+from penstock.broker.partition_waits import OnCommitted, PartitionWaits
 from penstock.consensus.replica.leader import InSyncReplicas, ReplicaSettings
 from penstock.errors import ErrorCode, Refused
-from penstock.log.flush import SyncError
-from penstock.model import NO_EPOCH, EpochEnd, LeaderEpoch, Millis, NodeId, Offset
+from penstock.log.flush import SyncError, disk_failure
+from penstock.model import NO_EPOCH, NO_OFFSET, LeaderEpoch, Millis, NodeId, Offset
 from penstock.protocol.batch import BatchHeader, read_header
 from penstock.protocol.fields import LeaderAndEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from penstock.broker.partition_ports import FlushPort, FollowerListener, MarkerWatcher, Poll
+    from penstock.broker.partition_ports import (
+        FlushPort,
+        FollowerListener,
+        MarkerWatcher,
+        Poll,
+        ReplicaHealth,
+    )
     from penstock.broker.settings import TopicSettings
     from penstock.consensus.replica.leader import IsEligible
     from penstock.log.append_plan import Appended
@@ -39,31 +46,6 @@ if TYPE_CHECKING:
     from penstock.protocol.control_records import Marker
     from penstock.protocol.varint import Buffer, WritableBuffer
 
-REPLICA_SETTINGS: Final = ReplicaSettings(lag_max_ms=Millis(30_000))
-# Called with None when committed, else with the reason why it will not be.
-OnCommitted: TypeAlias = Callable[[Refused | None], None]
-
-
-class Leadership(NamedTuple):
-    """Leader and replicas of a partition, as the controller decided."""
-
-    leader: NodeId
-    leader_epoch: LeaderEpoch
-    replicas: tuple[NodeId, ...]
-    isr: tuple[NodeId, ...]
-    partition_epoch: int = 0
-    elr: tuple[NodeId, ...] = ()  # complete, and not in sync
-    last_known_elr: tuple[NodeId, ...] = ()
-    is_recovering: bool = False
-
-
-class NotLeader(Refused):
-    """Another broker leads the partition, as far as this one knows: see `leader`."""
-
-    def __init__(self, leader: LeaderAndEpoch, message: str) -> None:
-        super().__init__(ErrorCode.not_leader_or_follower, message)
-        self.leader = leader
-
 
 class Partition:
     """One partition of this broker."""
@@ -71,15 +53,17 @@ class Partition:
     __slots__ = (
         "_committer",
         "_flush",
+        "_flush_messages",
         "_flush_port",
         "_is_eligible",
         "_replica_settings",
         "_uncommitted_bytes",
-        "_waiting",
+        "_waits",
         "admission",
         "counts",
         "followers",
         "has_min_insync",
+        "health",
         "in_sync",
         "is_leader",
         "leader_epoch",
@@ -107,6 +91,7 @@ class Partition:
         replica_settings: ReplicaSettings = REPLICA_SETTINGS,
         counts: TopicCounts | None = None,
         is_eligible: IsEligible = lambda _replica, _epoch: True,
+        health: ReplicaHealth | None = None,
     ) -> None:
         self.log: PartitionLog = log
         self.counts: TopicCounts = TopicCounts() if counts is None else counts
@@ -124,9 +109,11 @@ class Partition:
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
         # By producer: writes whose transaction is being verified, which a marker makes stale
         self.marker_watchers: dict[ProducerId, list[MarkerWatcher]] = {}
-        self._waiting: deque[tuple[Offset, OnCommitted]] = deque()  # in the order of the log
+        self._waits = PartitionWaits()
+        self.has_min_insync: bool = False
         self._uncommitted_bytes = 0  # appended since the high watermark moved
         self._flush_port = flush
+        self.health: ReplicaHealth | None = health
         self._replica_settings = replica_settings
         self._is_eligible = is_eligible  # to join the in-sync set
         self.lead(leadership)
@@ -165,22 +152,36 @@ class Partition:
         """Derive what every write needs. No more in-sync replicas are needed than exist."""
         leadership, accept = self.leadership, self.settings.admission
         needed = min(accept.min_insync_replicas, len(leadership.replicas))
-        self.has_min_insync: bool = self.is_leader and len(leadership.isr) >= needed
+        had_min_insync = self.has_min_insync
+        self.has_min_insync = self.is_leader and len(leadership.isr) >= needed
         self.admission: Admission = Admission(accept)
-        log = self.settings.log
-        has_flush_policy = log.flush_messages is not None or log.flush_ms is not None
-        self._flush = self._flush_port if has_flush_policy else None
+        self._set_flush_policy()
         self._committer = self._new_committer()
         if self.is_leader:
             self._update_replicas(needed)
             self._advance(self._committer.on_appended(self.log.end_offset))
-            if self._flush is not None:
-                self._flush_by_policy(self._flush)
+        if self._flush is not None:
+            self._flush_by_policy(self._flush)
+        if had_min_insync and not self.has_min_insync:
+            self._waits.on_too_few_in_sync()
+        self._waits.on_deleted(self.least_start_offset)
+
+    def _set_flush_policy(self) -> None:
+        """A log that is marked as synced stays under `flush.messages=1` until the mark is gone.
+
+        Marked is one whose replica has been in sync, and so has all that it ever acknowledged.
+        """
+        log, policy = self.log, self.settings.log
+        has_all = self.node_id in self.leadership.isr or log.has_synced_marker
+        is_replicated = len(self.leadership.replicas) > 1 and self._flush_port is not None
+        log.marks_synced = policy.flush_messages == 1 and has_all and is_replicated
+        self._flush_messages = 1 if log.has_synced_marker else policy.flush_messages
+        has_policy = self._flush_messages is not None or policy.flush_ms is not None
+        self._flush = self._flush_port if has_policy else None
 
     def _new_committer(self) -> Committer:
-        flush_messages = self.settings.log.flush_messages
-        if flush_messages is not None and self._flush is not None:
-            return FlushCommitter(flush_messages, self.log.recovery_point)
+        if self._flush_messages is not None and self._flush is not None:
+            return FlushCommitter(self._flush_messages, self.log.recovery_point)
         return LocalCommitter()
 
     def _update_replicas(self, min_insync: int) -> None:
@@ -211,17 +212,7 @@ class Partition:
             raise self._not_leader(
                 f"this broker does not lead {self.topic_partition}; refresh the metadata"
             )
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise Refused(
-                ErrorCode.fenced_leader_epoch,
-                f"the leader epoch is {self.leader_epoch}; refresh the metadata",
-            )
-        raise Refused(
-            ErrorCode.unknown_leader_epoch,
-            f"the leader epoch is {self.leader_epoch} as far as this broker knows; retry",
-        )
+        check_epoch(self.leader_epoch, current_leader_epoch)
 
     def _not_leader(self, message: str) -> NotLeader:
         return NotLeader(LeaderAndEpoch(self.leadership.leader, self.leader_epoch), message)
@@ -258,9 +249,13 @@ class Partition:
         """
         if not self.is_leader or (epoch is not None and epoch != self.leader_epoch):
             raise self._leader_changed()
-        appended = self.log.append(
-            batch, header, leader_epoch=self.leader_epoch, now=now, origin=origin
-        )
+        try:
+            appended = self.log.append(
+                batch, header, leader_epoch=self.leader_epoch, now=now, origin=origin
+            )
+        except OSError as error:
+            self.on_write_failed(error)
+            raise
         if not appended.is_duplicate:
             self._uncommitted_bytes += len(batch)
             self.counts.note_batch(len(batch), header.record_count)
@@ -281,21 +276,26 @@ class Partition:
             listener(marker)
         return appended
 
-    def call_when_committed(self, end_offset: Offset, call: OnCommitted) -> None:
-        """Call when everything below `end_offset` is committed: now if it is."""
+    def call_when_committed(
+        self, end_offset: Offset, call: OnCommitted, *, needs_min_insync: bool = False
+    ) -> None:
+        """Call when everything below `end_offset` is committed: now if it is.
+
+        With `needs_min_insync` also when too few replicas are in sync for that: a client can act.
+        """
         if self.log.high_watermark >= end_offset:
             call(None)
-        elif self.log.sync_failure is not None:
+        elif self.log.disk_failure is not None:
             call(_disk_failed())
         else:
-            self._waiting.append((end_offset, call))
+            self._waits.add_commit(end_offset, call, needs_min_insync=needs_min_insync)
 
     def on_replica_fetch(
         self,
         replica: NodeId,
         end_offset: Offset,
         *,
-        log_start_offset: Offset = Offset(0),
+        start_offset: Offset = NO_OFFSET,
         broker_epoch: int = -1,
         now: Millis = Millis(0),
     ) -> None:
@@ -305,12 +305,32 @@ class Partition:
                 self.in_sync.on_fetch(
                     replica,
                     end_offset,
-                    log_start_offset=log_start_offset,
+                    start_offset=start_offset,
                     broker_epoch=broker_epoch,
                     leader_end_offset=self.log.end_offset,
                     now=now,
                 )
             )
+            if self._waits.has_deletions:
+                self._waits.on_deleted(self.least_start_offset)
+
+    def delete_before(self, offset: Offset, now: Millis) -> None:
+        """Delete records at the log's start, here and on the followers."""
+        if offset > self.log.start_offset:
+            self.log.advance_start_offset(offset, now)
+            for follower in self.followers:
+                follower.on_start_moved()
+
+    def call_when_deleted(self, offset: Offset, call: OnCommitted) -> None:
+        """Call when no replica that is in sync has a record below `offset`: now if that is so."""
+        self._waits.add_deletion(offset, call)
+        self._waits.on_deleted(self.least_start_offset)
+
+    @property
+    def least_start_offset(self) -> Offset:
+        """Where the first log starts, of the replicas that are in sync."""
+        own = self.log.start_offset
+        return own if self.in_sync is None else self.in_sync.least_start_offset(own)
 
     def check_followers(self) -> None:
         """At intervals while not all replicas are in sync: one that was to join may be fenced."""
@@ -322,26 +342,12 @@ class Partition:
         if self.in_sync is not None:
             self._advance(self.in_sync.withdraw())
 
-    def find_divergence(self, last_epoch: LeaderEpoch, end_offset: Offset) -> EpochEnd | None:
-        """Where a log that ends at `end_offset` with a batch of `last_epoch` parts from this one.
-
-        None: it is a part of this one. Refused when this log has nothing as old.
-        """
-        end = self.log.epochs.end_offset_for(last_epoch, self.log.end_offset)
-        if end.end_offset < 0:
-            raise Refused(ErrorCode.offset_out_of_range, "that leader epoch is unknown")
-        if end.epoch < last_epoch or end.end_offset < end_offset:
-            return EpochEnd(end.epoch, end.end_offset)
-        return None
-
     def _advance(self, high_watermark: Offset) -> None:
         """The only place where the high watermark moves."""
         if high_watermark <= self.log.high_watermark:
             return
         self.log.set_high_watermark(high_watermark)
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= high_watermark:
-            waiting.popleft()[1](None)
+        self._waits.on_committed(high_watermark)
         size_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
         if self.polls:
             for poll in tuple(self.polls):
@@ -354,16 +360,12 @@ class Partition:
         for poll in tuple(self.polls):
             poll.on_unavailable()
         self._drop_followers()
-        self._refuse_waiting(self._leader_changed())
+        self._waits.refuse_all(self._leader_changed())
 
     def _drop_followers(self) -> None:
         followers, self.followers = self.followers, []
         for follower in followers:
             follower.on_unavailable()
-
-    def _refuse_waiting(self, refusal: Refused) -> None:
-        while self._waiting:
-            self._waiting.popleft()[1](refusal)
 
     # Following.
 
@@ -373,10 +375,14 @@ class Partition:
         """Append what the leader of `epoch` sent. Malformed, Refused or OSError: see the log."""
         if self.is_leader or epoch != self.leader_epoch:
             raise self._leader_changed()
-        self.log.append_replicated(batches, headers, leader_epoch=epoch, now=now)
-        if self._flush is not None:
-            self._committer.on_appended(self.log.end_offset)
-            self._flush_by_policy(self._flush)
+        try:
+            self.log.append_replicated(batches, headers, leader_epoch=epoch, now=now)
+        except OSError as error:
+            self.on_write_failed(error)
+            raise
+        finally:  # some batches may be there
+            if self._flush is not None:
+                self._flush_by_policy(self._flush)
 
     def follow_leader(self, high_watermark: Offset, start_offset: Offset, now: Millis) -> None:
         """Take over how far the leader has committed, and where its log starts."""
@@ -389,31 +395,55 @@ class Partition:
 
     @property
     def waits_for_flush(self) -> bool:
-        """Whether the topic requires a flush before it is committed."""
-        return self._committer.waits_for_flush
+        """Whether the topic requires a flush before this replica acknowledges what it has."""
+        return (
+            self._flush is not None
+            and self._flush_messages is not None
+            and self.log.unflushed_messages >= self._flush_messages
+        )
 
     def _flush_by_policy(self, flush: FlushPort) -> None:
-        if self._committer.waits_for_flush:
+        if self.log.disk_failure is not None:
+            return
+        if self.waits_for_flush or self.log.must_change_marker:
             flush.request(self)
         elif self.settings.log.flush_ms is not None and self.log.unflushed_messages:
             flush.request_within(self, self.settings.log.flush_ms)
 
     def on_flushed(self, offset: Offset, now: Millis) -> None:
         """Everything below `offset` is on disk."""
+        was_marked = self.log.has_synced_marker
         self.log.flushed(offset, now)
+        if was_marked != self.log.has_synced_marker:
+            self._apply_settings()
         committed = self._committer.on_flushed(self.log.recovery_point)
         if self.is_leader:
             self._advance(committed)
-        elif self.on_copy_flushed is not None and not self._committer.waits_for_flush:
+        elif self.on_copy_flushed is not None and not self.waits_for_flush:
             self.on_copy_flushed()
-        if self._flush is not None and self._committer.waits_for_flush:
+        if self._flush is not None and self.waits_for_flush:
             self._flush.request(self)  # more was appended while it was synced
 
     def on_flush_failed(self, error: OSError) -> None:
-        """The disk failed: refuse what waits, and all later writes."""
+        """A sync failed: refuse what waits, and if the disk did, all later writes."""
         if isinstance(error, SyncError):
-            self.log.stop_writing(error)
-        self._refuse_waiting(_disk_failed())
+            self.on_write_failed(error)
+        self._waits.refuse_all(_disk_failed())
+
+    def on_write_failed(self, error: OSError) -> None:
+        """If the disk failed, write nothing more; others can lead then. It may only be full."""
+        failure = disk_failure(error)
+        if failure is None or self.log.disk_failure is not None:
+            return
+        self.log.stop_writing(failure)
+        self._waits.refuse_all(_disk_failed())
+        if self.health is not None:
+            self.health.on_failed(self)
+
+    def on_unreadable(self, refusal: Refused) -> None:
+        """The log is damaged where it was read: a copy of another replica may replace it."""
+        if self.health is not None and refusal.code is ErrorCode.corrupt_message:
+            self.health.on_damaged(self, refusal.message)
 
 
 def _disk_failed() -> Refused:

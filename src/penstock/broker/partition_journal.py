@@ -133,6 +133,9 @@ def read_journal(partition: Partition) -> Iterator[StoredBatch | Marker]:
                 if stored is not None:
                     yield stored
         except (Refused, Malformed) as damage:
+            if isinstance(damage, Malformed):
+                damage = Refused(ErrorCode.corrupt_message, f"damaged at {offset}: {damage}")
+            partition.on_unreadable(damage)
             raise _unreadable(partition, offset, str(damage)) from damage
         if offset == start:
             raise _unreadable(partition, offset, "no whole batch is there")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from penstock.broker.partition import NotLeader, Partition
+from penstock.broker.leadership import NotLeader
 from penstock.errors import ErrorCode, Refused
 from penstock.model import TopicId
 from penstock.protocol.fields import LeaderAndEpoch, NodeEndpoint, TopicKey
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.broker.broker import Broker, ClusterView, TopicView
+    from penstock.broker.partition import Partition
 
 NO_LEADER = -1
 

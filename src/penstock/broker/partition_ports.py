@@ -34,8 +34,21 @@ class FollowerListener(Protocol):
     def on_high_watermark(self) -> None:
         """The follower does not know the high watermark yet."""
 
+    def on_start_moved(self) -> None:
+        """Records were deleted at the log's start: the follower is to delete them too."""
+
     def on_unavailable(self) -> None:
         """The partition was deleted, or has another leader or leader epoch."""
+
+
+class ReplicaHealth(Protocol):
+    """Acts on a replica whose log cannot be used any more."""
+
+    def on_failed(self, partition: Partition) -> None:
+        """Its disk refuses: nothing more is written here until a restart."""
+
+    def on_damaged(self, partition: Partition, reason: str) -> None:
+        """Its log lacks or has altered what was written."""
 
 
 class FlushPort(Protocol):

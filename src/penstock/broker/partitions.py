@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.broker.counts import TopicCounts
-from penstock.broker.partition import REPLICA_SETTINGS, Partition
+from penstock.broker.leadership import REPLICA_SETTINGS
+from penstock.broker.partition import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.broker.partition import Leadership
-    from penstock.broker.partition_ports import FlushPort
+    from penstock.broker.leadership import Leadership
+    from penstock.broker.partition_ports import FlushPort, ReplicaHealth
     from penstock.broker.settings import TopicSettings
     from penstock.consensus.replica.leader import IsEligible, ReplicaSettings
     from penstock.log.partition_log import PartitionLog
@@ -47,6 +48,9 @@ class LogStore(Protocol):
     def delete(self, log: PartitionLog) -> None:
         """Rename the log now and delete its files later."""
 
+    def set_aside(self, topic_partition: TopicPartition) -> str:
+        """Close the log if it is open and keep its folder under another name, which is returned."""
+
     def close(self) -> None:
         """Close all logs, and write the marker of a clean stop."""
 
@@ -64,6 +68,7 @@ class Partitions:
         self.replica_settings: ReplicaSettings = replica_settings
         self.is_eligible: IsEligible = lambda _replica, _epoch: True  # to join an in-sync set
         self.flush: FlushPort | None = None  # for partitions created from then on
+        self.health: ReplicaHealth | None = None  # likewise
         self.generation: int = (
             0  # of the table: a cached partition of another one is looked up again
         )
@@ -112,6 +117,7 @@ class Partitions:
             replica_settings=self.replica_settings,
             counts=topic.counts,
             is_eligible=lambda replica, epoch: self.is_eligible(replica, epoch),
+            health=self.health,
         )
         topic.partitions[topic_partition.partition] = partition
         self.generation += 1
@@ -137,6 +143,16 @@ class Partitions:
                 failure = error
         if failure is not None:
             raise failure
+
+    def set_aside(self, topic_partition: TopicPartition) -> str:
+        """Remove a partition, and keep its files under the name that is returned."""
+        hosted = self.topics.get(topic_partition.topic)
+        if hosted is not None:
+            partition = hosted.partitions.pop(topic_partition.partition, None)
+            if partition is not None:
+                partition.abandon()
+                self.generation += 1
+        return self._store.set_aside(topic_partition)
 
     def replace_settings(self, topic: str, settings: TopicSettings) -> None:
         """A topic was reconfigured."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.broker.broker import ClusterView
-    from penstock.broker.partition import OnCommitted, Partition
+    from penstock.broker.partition import Partition
+    from penstock.broker.partition_waits import OnCommitted
     from penstock.broker.partitions import Partitions
     from penstock.broker.remote_transactions import RemoteTransactions
     from penstock.model import Millis, Moment, TopicPartition

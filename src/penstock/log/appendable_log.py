@@ -189,8 +189,8 @@ class AppendableLog(DurableLog):
             and 0 <= newest <= too_old
         ):
             return active
-        if self.sync_failure is not None:
-            raise self.sync_failure.refusal()
+        if self.disk_failure is not None:
+            raise self.disk_failure.refusal()
         assert not self._is_truncating, "nothing is appended until the truncation is finished"
         if must_roll(active, self.settings, size_bytes, end_offset, Millis(newest), now):
             self._roll_at(first, now)

@@ -189,13 +189,20 @@ class LogDirectory:
         assert topic_partition not in self.partitions
         self._retire(topic_partition, token, now)
 
-    def set_aside(self, topic_partition: TopicPartition, token: str) -> Path:
-        """Rename a folder that belongs to no topic; returns the new path."""
+    def set_aside(
+        self, topic_partition: TopicPartition, token: str, *, reason: str = "stray"
+    ) -> Path:
+        """Rename a folder that belongs to no topic, or is damaged; returns the new path."""
+        log = self.partitions.pop(topic_partition, None)
+        if log is not None:
+            log.abandon()
         source = self.path / str(topic_partition)
-        aside = source.with_name(f"{source.name[:200]}.{token}-stray")
+        aside = source.with_name(f"{source.name[:200]}.{token}-{reason}")
+        self._missing.pop(topic_partition, None)
         self._checkpoints.remove(topic_partition)
         self._checkpoints.plan().run()  # first: these rows are not of the next folder of that name
-        source.rename(aside)
+        with suppress(FileNotFoundError):  # that is what is wrong with it
+            source.rename(aside)
         return aside
 
     def _remove_deleted_rows(self) -> None:
@@ -370,6 +377,10 @@ class PartitionLogStore:
         """Delete the partition: rename its folder now, remove it later."""
         token = uuid4().hex
         self.folder.delete_partition(log.topic_partition, token=token, now=self._clock())
+
+    def set_aside(self, topic_partition: TopicPartition) -> str:
+        """Close the log if it is open and keep its folder under another name, which is returned."""
+        return self.folder.set_aside(topic_partition, uuid4().hex, reason="damaged").name
 
     def close(self) -> None:
         """Close all logs and mark the stop as clean."""

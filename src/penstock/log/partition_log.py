@@ -282,8 +282,8 @@ class PartitionLog(AppendableLog):
 
     def close(self, *, sync: bool = True) -> None:
         """Write all that a clean start relies on. Without `sync` the caller syncs the disk."""
-        if self.sync_failure is not None:
-            raise self.sync_failure.refusal()
+        if self.disk_failure is not None:
+            raise self.disk_failure.refusal()
         if not self._has_no_batch:
             self.epochs.save()
         is_small = len(self.segments) == 1 and self.size_bytes <= _SMALL_BYTES

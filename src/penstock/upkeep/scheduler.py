@@ -185,8 +185,14 @@ class Upkeep:
             else:
                 duty.rounds += 1
                 duty.failed_in_a_row = 0
-            self._on_round()
+            self._report_round()
             await asyncio.sleep(wait_ms / 1000)
+
+    def _report_round(self) -> None:
+        try:
+            self._on_round()
+        except Exception:
+            logger.exception("a round of upkeep could not be reported")
 
     def _note_failed_round(self, name: str, duty: DutyStats, error: Exception) -> Millis:
         """Count it; returns the delay before the next round."""

@@ -44,7 +44,6 @@ def fetch(
     return replicas.on_fetch(
         replica,
         Offset(offset),
-        log_start_offset=Offset(0),
         broker_epoch=100 + replica,
         leader_end_offset=Offset(leader_end),
         now=Millis(now),

@@ -32,6 +32,9 @@ from penstock.coordination.controller.commands import (
     QuotaChange,
     ReassignPartitions,
     RegisterBroker,
+    ReplicaCondition,
+    ReplicaReport,
+    ReportReplicas,
     ResourceChange,
     StartSessions,
     UnregisterBroker,
@@ -185,6 +188,13 @@ class Scenario:
         )  # fmt: skip
         return AlterPartitions(CALLER, leader, self.state.brokers[leader].epoch, (change,))
 
+    def parse_report(self, words: list[str]) -> Command:
+        """report <node> online|complete|offline|empty <topic>-<index>"""
+        name, _, index = words[2].rpartition("-")
+        topic_id, node = self.state.topics[name].topic_id, NodeId(int(words[0]))
+        report = ReplicaReport(topic_id, int(index), ReplicaCondition(words[1]))
+        return ReportReplicas(CALLER, node, self.state.brokers[node].epoch, (report,))
+
     def parse_create(self, words: list[str]) -> Command:
         """create [--validate] name [partitions=n] [replicas=n] [assign=1,2;2,1] [key=value] , …"""
         topics = []
@@ -300,6 +310,7 @@ def _row(index: int, row: PartitionState) -> str:
     sets = [f"isr {','.join(map(str, row.isr)) or '-'}"]
     sets += [f"elr {','.join(map(str, row.elr))}"] if row.elr else []
     sets += [f"last known {','.join(map(str, row.last_known_elr))}"] if row.last_known_elr else []
+    sets += [f"offline {','.join(map(str, row.offline))}"] if row.offline else []
     sets += ["recovering"] if row.is_recovering else []
     epochs = f"epoch {row.leader_epoch} version {row.partition_epoch}"
     return f"{index}: leader {leader} {epochs} {' '.join(sets)}"

@@ -14,7 +14,13 @@ from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.aio import AsyncCluster
 from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.group_member import GroupMember, MemberSettings
-from penstock.link.offsets import Isolation, committed_offsets, end_offsets, offset_rows
+from penstock.link.offsets import (
+    GroupOffset,
+    Isolation,
+    committed_offsets,
+    end_offsets,
+    offset_rows,
+)
 from penstock.link.operation import FAILURES, request_of
 from penstock.link.routing import CoordinatorKind
 from penstock.link.send_batches import send_batches
@@ -233,11 +239,12 @@ class Reader(Client):
         *,
         partitions: Sequence[TopicPartition],
         repeats: bool,
+        start: Offset = Offset(0),
     ) -> None:
         super().__init__(cluster, history, name)
         self.partitions = list(partitions)
         self._repeats = repeats
-        self._positions: dict[TopicPartition, Offset] = dict.fromkeys(partitions, Offset(0))
+        self._positions: dict[TopicPartition, Offset] = dict.fromkeys(partitions, start)
 
     async def run(self) -> None:
         """Read to the ends; failures are tried again."""
@@ -392,7 +399,8 @@ class GroupConsumer(Client):
         partition: TopicPartition,
         offset: Offset,
     ) -> None:
-        topics = [OffsetCommitTopic(*row) for row in offset_rows({partition: offset}, "").items()]
+        rows = offset_rows({partition: GroupOffset(offset, "")})
+        topics = [OffsetCommitTopic(*row) for row in rows.items()]
         body = OffsetCommitRequest(
             self.group, generation.generation, generation.member_id, topics=topics
         )

@@ -17,6 +17,7 @@ import penstock.broker.client_connection
 import penstock.broker.dispatch
 import penstock.link.aio
 import penstock.node.run_broker
+from penstock.link.settings import Address
 from penstock.log import LogDirectoryError
 from penstock.model import Millis, Moment, NodeId
 from penstock.node.clocks import Clocks
@@ -62,6 +63,7 @@ class SimulatedBroker:
         self.wall_offset_ms = 0
         self.executor_delay_s = (0.0002, 0.002)
         self.is_kept_down = False  # not to be started again
+        self.joins: str | None = None  # a host of the cluster, which it joins without a vote
         self._stopping: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -117,7 +119,8 @@ class SimulatedBroker:
             node_id=self.node_id,
             host=self.host,
             kafka_port=KAFKA_PORT,
-            voters=cluster.voters,
+            voters=cluster.voters if self.joins is None else (),
+            join=() if self.joins is None else (Address(self.joins, KAFKA_PORT),),
             static={**cluster.static, "node.id": str(self.node_id)},
         )
 
@@ -187,10 +190,20 @@ class Cluster:
         self._take_control(patch)
         self.brokers = [SimulatedBroker(self, node, folder / f"broker-{node}") for node in nodes]
         self._by_host = {broker.host: broker for broker in self.brokers}
-        disks = Disks()
+        self._disks = Disks()
         for broker in self.brokers:
-            disks.add(broker.disk)
-        disks.install(patch)
+            self._disks.add(broker.disk)
+        self._disks.install(patch)
+
+    def add(self, joins: SimulatedBroker) -> SimulatedBroker:
+        """A further broker, which is given one that runs."""
+        node_id = NodeId(len(self.brokers) + 1)
+        broker = SimulatedBroker(self, node_id, self.folder / f"broker-{node_id}")
+        broker.joins = joins.host
+        self.brokers.append(broker)
+        self._by_host[broker.host] = broker
+        self._disks.add(broker.disk)
+        return broker
 
     @property
     def bootstrap(self) -> str:

@@ -56,6 +56,7 @@ class Disk:
         self.root = str(root)
         self.free_bytes: int | None = None  # None: enough
         self.fsync_failure_share = 0.0
+        self.bad_folder: str | None = None  # writes of its files fail
         self._rng = rng
         self._files: dict[int, _File] = {}  # by inode
         self._folders: dict[str, list[_NameChange]] = {}
@@ -117,7 +118,11 @@ class Disk:
             self._changed_names(path, _NameChange(lambda: _unlink_if_present(path)))
 
     def will_write(self, descriptor: int, position: int, size_bytes: int) -> None:
-        """Remember the pages as they were; OSError when the disk is full."""
+        """Remember the pages as they were; OSError when the disk is full or bad."""
+        if self.bad_folder is not None:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            if os.path.basename(os.path.dirname(path)) == self.bad_folder:
+                raise OSError(errno.EIO, "the disk failed")
         if self.free_bytes is not None:
             end = os.fstat(descriptor).st_size
             more = max(0, position + size_bytes - end)

@@ -1,7 +1,8 @@
 """What a seed decides before the first step, and the faults that it then lets happen.
 
 Every fault ends after a while, by chance. A power cut may take what only the page cache had, so
-until that broker is back in every in-sync set no other loses its power: more is not promised.
+until that broker is back in every in-sync set no other loses its power: more is not promised. If
+every record is synced before it counts, all may lose it at the same time.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Options:
         faults = tuple(dict.fromkeys(rng.choices(_WEIGHTED, k=rng.randint(2, 8))))
         flushes = rng.random() < 0.3
         if "fail_disk" in faults:  # what a failed sync did not write is lost with the power
-            faults = tuple(each for each in faults if each != "lose_power")
+            faults = tuple(each for each in faults if "power" not in each)
         return Options(
             brokers=5 if rng.random() < 0.2 else 3,
             partitions=rng.randint(1, 3),
@@ -160,6 +161,31 @@ class Faults:
         broker.lose_power()
         self._later(0.5, 4, broker.start)
 
+    def lose_all_power(self) -> None:
+        """Cut the power of all machines, if everything acknowledged is known to be on disk."""
+        if not self.options.flushes or not self._is_all_marked():
+            return
+        self.cluster.note("cut the power of all")
+        for broker in self.cluster.brokers:
+            broker.lose_power()
+            self._later(0.1, 3, broker.start)
+
+    def _is_all_marked(self) -> bool:
+        """Whether every in-sync replica says on its disk that it has what it acknowledged."""
+        running = {broker.node_id: each for broker, each in self.cluster.running}
+        rows = [
+            (running.get(node), name, index)
+            for each in running.values()
+            for name, topic in each.image.state.topics.items()
+            for index, row in enumerate(topic.partitions)
+            for node in row.isr
+        ]
+        for each, name, index in rows:
+            partition = None if each is None else each.partitions.find(name, index)
+            if partition is None or not partition.log.has_synced_marker:
+                return False
+        return True
+
     def stop(self) -> None:
         """Stop a broker in order."""
         broker = self._broker()
@@ -274,6 +300,7 @@ KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "crash_controller": Faults.crash_controller,
     "crash_all": Faults.crash_all,
     "lose_power": Faults.lose_power,
+    "lose_all_power": Faults.lose_all_power,
     "stop": Faults.stop,
     "pause": Faults.pause,
     "isolate": Faults.isolate,

@@ -95,19 +95,20 @@ class Scenario:
 
     def run(self) -> str:
         """Everything, in order; the trace. SimulationError says what broke."""
-        self._begin()
+        self.begin()
         self._run_with_faults()
-        self._heal()
-        self._check_end()
+        self.heal()
+        self.check_end()
         self._cut_all_power()
         return self.world.trace
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Start the brokers and the clients."""
         for broker in self.cluster.brokers:
             broker.start()
-        self._until(lambda: all(broker.is_serving for broker in self.cluster.brokers), "start")
+        self.until(lambda: all(broker.is_serving for broker in self.cluster.brokers), "start")
         creating = self.admin.start(self._create_topic())
-        self._until(creating.done, "create the topic")
+        self.until(creating.done, "create the topic")
         for client in self.clients:
             client.start(client.run())  # type: ignore[attr-defined]  # every kind of client has it
 
@@ -120,22 +121,23 @@ class Scenario:
         until_s = self.world.now_s + self.options.duration_s
         next_fault_s = self.world.now_s + 0.5
         while self.world.now_s < until_s:
-            self._look(self.options.look_s)
+            self.run_for(self.options.look_s)
             if self.world.now_s >= next_fault_s:
                 self.faults.step()
                 mean_s = self.options.fault_interval_s
                 next_fault_s = self.world.now_s + self.world.rng.uniform(0.1, 2 * mean_s)
 
-    def _heal(self) -> None:
+    def heal(self) -> None:
+        """End all faults; everything must work again, and the clients stop."""
         down = self.world.rng.choice(self.cluster.brokers)
         keep_down = None
         if self.options.leaves_one_down and self.faults.may_stay_down(down):
             keep_down = down
         self.faults.heal(keep_down=keep_down)
         alive = [broker for broker in self.cluster.brokers if broker is not keep_down]
-        self._until(lambda: all(broker.is_serving for broker in alive), "serve again")
+        self.until(lambda: all(broker.is_serving for broker in alive), "serve again")
         before = [client.acknowledged for client in self.producers]
-        self._until(
+        self.until(
             lambda: all(
                 client.acknowledged > count
                 for client, count in zip(self.producers, before, strict=True)
@@ -144,27 +146,26 @@ class Scenario:
         )
         if self.members:
             count = sum(member.commits for member in self.members)
-            self._until(
+            self.until(
                 lambda: sum(member.commits for member in self.members) > count, "commit offsets"
             )
         changes = len(self.admin.created) + sum(done for _, done in self.admin.values)
-        self._until(
+        self.until(
             lambda: len(self.admin.created) + sum(done for _, done in self.admin.values) > changes,
             "acknowledge a change of the metadata",
         )
         for client in self.clients:
             client.is_stopping = True
-        self._until(lambda: all(client.is_done for client in self.clients), "stop the clients")
-        self._until(lambda: self._is_in_sync(alive), "complete the in-sync sets")
-        self._until(self._is_stable, "end every transaction")
+        self.until(lambda: all(client.is_done for client in self.clients), "stop the clients")
+        self.until(lambda: self._is_in_sync(alive), "complete the in-sync sets")
+        self.until(self._is_stable, "end every transaction")
 
-    def _check_end(self) -> None:
-        reader = Reader(
-            self.cluster, self.history, "reader", partitions=self.partitions, repeats=False
-        )
+    def check_end(self, name: str = "reader") -> None:
+        """Read everything, and compare it with what the clients did."""
+        reader = Reader(self.cluster, self.history, name, partitions=self.partitions, repeats=False)
         self.clients.append(reader)
         reading = reader.start(reader.run())
-        self._until(reading.done, "read everything")
+        self.until(reading.done, "read everything")
         broken = [*check(self.history), *self._broken_metadata()]
         for client in self.clients:
             broken += client.findings
@@ -172,9 +173,9 @@ class Scenario:
             raise SimulationError(self._shown("; ".join(broken[:5])))
 
     def _cut_all_power(self) -> None:
-        """Metadata is synced before it is acknowledged; of records that is not promised.
+        """Metadata is synced before it is acknowledged; of records that is a topic's choice.
 
-        Nor of disks that failed before.
+        Nothing is promised of disks that failed before.
         """
         if "fail_disk" in self.options.faults:
             return
@@ -182,10 +183,13 @@ class Scenario:
             broker.lose_power()
             broker.start()
         alive = [broker for broker in self.cluster.brokers if not broker.is_kept_down]
-        self._until(lambda: all(broker.is_serving for broker in alive), "serve after a power cut")
+        self.until(lambda: all(broker.is_serving for broker in alive), "serve after a power cut")
         broken = self._broken_metadata()
         if broken:
             raise SimulationError(self._shown(broken[0]))
+        if self.options.flushes:
+            self.until(lambda: self._is_in_sync(alive), "lead every partition after a power cut")
+            self.check_end("reader after the power cut")
 
     def _broken_metadata(self) -> list[str]:
         broken = []
@@ -226,29 +230,34 @@ class Scenario:
         for client in self.clients:
             client.loop.kill()
         self.world.drop_events()
-        self.cluster.remains.clear()
+        loops = [loop for loop, _, _ in self.cluster.remains] + [each.loop for each in self.clients]
         patch = pytest.MonkeyPatch()
         patch.setattr(sys, "unraisablehook", lambda _: None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            for loop in loops:
+                loop.close_coroutines()
+            self.cluster.remains.clear()
             gc.collect()
         patch.undo()
 
     # Time.
 
-    def _look(self, span_s: float) -> None:
+    def run_for(self, span_s: float) -> None:
+        """Let time pass, then compare the brokers."""
         self.world.run_for(span_s)
         self.checks.look()
         if self.checks.broken:
             raise SimulationError(self._shown(self.checks.broken[0]))
 
-    def _until(self, is_over: Callable[[], bool], what: str) -> None:
+    def until(self, is_over: Callable[[], bool], what: str) -> None:
+        """Let time pass until something has happened."""
         until_s = self.world.now_s + HEAL_S
         while not is_over():
             if self.world.now_s > until_s:
                 raise SimulationError(self._shown(f"could not {what} within {HEAL_S} s"))
             self.world.run_until(is_over, within_s=self.options.look_s)
-            self._look(0.0)
+            self.run_for(0.0)
 
     def _shown(self, line: str) -> str:
         events = "\n".join(self.cluster.log[-60:])

@@ -22,6 +22,9 @@ from penstock.coordination.controller.commands import (
     HeartbeatReply,
     IsrChange,
     RegisterBroker,
+    ReplicaCondition,
+    ReplicaReport,
+    ReportReplicas,
     UnregisterBroker,
 )
 from penstock.coordination.controller.events import NO_INCARNATION, PartitionState
@@ -30,15 +33,24 @@ from penstock.model import LeaderEpoch, NodeId, Offset, TopicId
 from penstock.protocol.messages.broker_lifecycle import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
+    ASSIGN_REPLICAS_TO_DIRS,
     BROKER_HEARTBEAT,
     BROKER_REGISTRATION,
+    COMPLETE_DIRECTORY,
     ENVELOPE,
+    LOST_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlteredPartition,
     AlteredPartitionTopic,
     AlterPartitionRequest,
     AlterPartitionResponse,
+    AssignedDirectoryResult,
+    AssignedPartitionResult,
+    AssignedTopicResult,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -204,6 +216,53 @@ def _altered(index: int, result: PartitionState | Refused) -> AlteredPartition:
     )
 
 
+_CONDITIONS: Final = {
+    UNASSIGNED_DIRECTORY: ReplicaCondition.EMPTY,
+    LOST_DIRECTORY: ReplicaCondition.OFFLINE,
+    COMPLETE_DIRECTORY: ReplicaCondition.COMPLETE,
+}
+
+
+def assign_replicas(
+    context: Context, request: AssignReplicasToDirsRequest
+) -> Answer[AssignReplicasToDirsResponse]:
+    """A broker reports how its replicas are. A directory of its own: online."""
+    rows = [
+        (directory.id_ or UNASSIGNED_DIRECTORY, topic.topic_id or UUID(int=0), row.partition_index)
+        for directory in request.directories
+        for topic in directory.topics
+        for row in topic.partitions
+    ]
+    reports = tuple(
+        ReplicaReport(
+            TopicId(topic_id), index, _CONDITIONS.get(directory_id, ReplicaCondition.ONLINE)
+        )
+        for directory_id, topic_id, index in rows
+    )
+    decided = context.broker.controller.submit(
+        lambda caller: ReportReplicas(
+            caller, NodeId(request.broker_id), request.broker_epoch, reports
+        )
+    )
+
+    def respond(results: Sequence[PartitionState | Refused]) -> AssignReplicasToDirsResponse:
+        directories: dict[UUID, dict[UUID, list[AssignedPartitionResult]]] = {}
+        for (directory_id, topic_id, index), result in zip(rows, results, strict=True):
+            code = result.code if isinstance(result, Refused) else ErrorCode.none
+            topics = directories.setdefault(directory_id, {})
+            topics.setdefault(topic_id, []).append(AssignedPartitionResult(index, code))
+        return AssignReplicasToDirsResponse(
+            directories=[
+                AssignedDirectoryResult(
+                    directory_id, [AssignedTopicResult(*each) for each in topics.items()]
+                )
+                for directory_id, topics in directories.items()
+            ]
+        )
+
+    return when_controller_decided(context, request, decided, respond)
+
+
 def envelope(context: Context, request: EnvelopeRequest) -> Answer[EnvelopeResponse]:
     """Decide the request of another broker's client."""
     broker = context.broker
@@ -244,6 +303,7 @@ HANDLERS = (
         ALLOCATE_PRODUCER_IDS, (0, 0), allocate_producer_ids, _CLUSTER_ACTION, before_ready=always
     ),
     Handler(ALTER_PARTITION, (2, 3), alter_partition, _CLUSTER_ACTION, before_ready=always),
+    Handler(ASSIGN_REPLICAS_TO_DIRS, (0, 0), assign_replicas, _CLUSTER_ACTION, before_ready=always),
     Handler(ENVELOPE, (0, 0), envelope, _CLUSTER_ACTION, before_ready=always),
     Handler(
         UNREGISTER_BROKER,

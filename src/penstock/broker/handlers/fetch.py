@@ -165,7 +165,7 @@ class _Attempt:
         stable_offset = log.last_stable_offset
         diverging = None
         if position.last_fetched_epoch >= 0:
-            diverging = partition.find_divergence(
+            diverging = partition.log.find_divergence(
                 LeaderEpoch(position.last_fetched_epoch), Offset(position.fetch_offset)
             )
         if diverging is not None:
@@ -187,7 +187,11 @@ class _Attempt:
         end_offset = stable_offset if self.committed_only else high_watermark
         records, aborted = NO_RECORDS, _NONE_ABORTED if self.committed_only else None
         if offset < end_offset:
-            records, aborted = self._read_log(log, position, end_offset)
+            try:
+                records, aborted = self._read_log(log, position, end_offset)
+            except Refused as refusal:
+                partition.on_unreadable(refusal)
+                raise
         return FetchedPartition(
             position.index,
             ErrorCode.none,

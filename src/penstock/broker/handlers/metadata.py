@@ -39,7 +39,9 @@ from penstock.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Sequence
+
+    from penstock.broker.leadership import Leadership
 
 PARTITIONS_PER_RESPONSE_MAX: Final = 2000
 
@@ -79,8 +81,9 @@ def _metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
     cluster = context.broker.cluster
     with_operations = request.include_topic_authorized_operations
     cached = cluster.described_topics[with_operations]
+    live = {broker.node_id for broker in cluster.brokers()}
     topics = [
-        cached.get(topic.name) or _describe(cached, topic, with_operations=with_operations)
+        cached.get(topic.name) or _describe(cached, topic, live, with_operations=with_operations)
         if isinstance(topic, KnownTopic)
         else _describe_missing(topic, with_operations=with_operations)
         for topic in _requested(context, cluster, request)
@@ -89,7 +92,7 @@ def _metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
         ResourceType.CLUSTER, request.include_cluster_authorized_operations
     )
     return MetadataResponse(
-        [NodeEndpoint(*endpoint) for endpoint in cluster.brokers()],
+        [NodeEndpoint(*endpoint) for endpoint in cluster.listed_brokers()],
         topics,
         cluster.cluster_id,
         controller_id(context.broker),
@@ -97,8 +100,17 @@ def _metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
     )
 
 
+def _offline(row: Leadership, live: Container[int]) -> Sequence[int]:
+    """The replicas that no broker serves: it is not live, or the log cannot be used there."""
+    return [node for node in row.replicas if node not in live or node in row.offline]
+
+
 def _describe(
-    cached: dict[str, WrittenOnce[MetadataTopic]], topic: KnownTopic, *, with_operations: bool
+    cached: dict[str, WrittenOnce[MetadataTopic]],
+    topic: KnownTopic,
+    live: Container[int],
+    *,
+    with_operations: bool,
 ) -> WrittenOnce[MetadataTopic]:
     """A topic of the response, kept until the topic changes."""
     partitions = [
@@ -109,6 +121,7 @@ def _describe(
             row.leader_epoch,
             row.replicas,
             row.isr,
+            _offline(row, live),
         )
         for index, row in enumerate(topic.partitions)
     ]
@@ -185,11 +198,12 @@ def describe_topic_partitions(
     names = sorted(requested or {topic.name for topic in cluster.topics()})
     left = min(max(request.response_partition_limit, 1), PARTITIONS_PER_RESPONSE_MAX)
     topics: list[DescribedTopic] = []
+    live = {broker.node_id for broker in cluster.brokers()}
     for name in names:
         if name < cursor.topic_name:
             continue
         start = cursor.partition_index if name == cursor.topic_name else 0
-        topic = _described(_find(cluster, name, None))
+        topic = _described(_find(cluster, name, None), live)
         rows = topic.partitions[start : start + left]
         if left == 0:
             return DescribeTopicPartitionsResponse(topics, TopicCursor(name, start))
@@ -200,7 +214,7 @@ def describe_topic_partitions(
     return DescribeTopicPartitionsResponse(topics)
 
 
-def _described(topic: KnownTopic | _Missing) -> DescribedTopic:
+def _described(topic: KnownTopic | _Missing, live: Container[int]) -> DescribedTopic:
     operations = all_operations(ResourceType.TOPIC)
     if isinstance(topic, _Missing):
         name, topic_id, error_code = topic
@@ -214,8 +228,9 @@ def _described(topic: KnownTopic | _Missing) -> DescribedTopic:
             row.leader_epoch,
             row.replicas,
             row.isr,
-            eligible_leader_replicas=(),
-            last_known_elr=(),
+            eligible_leader_replicas=row.elr,
+            last_known_elr=row.last_known_elr,
+            offline_replicas=_offline(row, live),
         )
         for index, row in enumerate(topic.partitions)
     ]

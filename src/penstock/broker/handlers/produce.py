@@ -267,7 +267,9 @@ class _Waiting:
         self._timer = asyncio.get_running_loop().call_later(timeout_s, self._on_timeout)
         for write in late:
             write.partition.call_when_committed(
-                write.end_offset, partial(self._on_committed, write)
+                write.end_offset,
+                partial(self._on_committed, write),
+                needs_min_insync=request.acks == ALL_IN_SYNC,
             )
 
     def _on_committed(self, write: _Write, refusal: Refused | None) -> None:

@@ -57,7 +57,7 @@ from penstock.protocol.messages.quorum import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.consensus.raft import ReplicaStatus, Request, VoterChange
+    from penstock.consensus.raft import ReplicaStatus, Request, VoterChange, VoterSet
 
 ResponseT = TypeVar("ResponseT")
 
@@ -65,7 +65,7 @@ ResponseT = TypeVar("ResponseT")
 def vote(context: Context, request: VoteRequest) -> Answer[VoteResponse]:
     """A candidate requests this replica's vote."""
     _check_cluster(context, request.cluster_id)
-    return _ask(context, wire.read_vote(request), wire.write_vote_reply)
+    return _ask(context, wire.read_vote(request), _with_leader(context, wire.write_vote_reply))
 
 
 def begin_quorum_epoch(
@@ -73,7 +73,9 @@ def begin_quorum_epoch(
 ) -> Answer[QuorumEpochResponse]:
     """A leader calls."""
     _check_cluster(context, request.cluster_id)
-    return _ask(context, wire.read_begin_epoch(request), wire.write_epoch_reply)
+    return _ask(
+        context, wire.read_begin_epoch(request), _with_leader(context, wire.write_epoch_reply)
+    )
 
 
 def end_quorum_epoch(
@@ -81,7 +83,9 @@ def end_quorum_epoch(
 ) -> Answer[QuorumEpochResponse]:
     """A leader resigned."""
     _check_cluster(context, request.cluster_id)
-    return _ask(context, wire.read_end_epoch(request), wire.write_epoch_reply)
+    return _ask(
+        context, wire.read_end_epoch(request), _with_leader(context, wire.write_epoch_reply)
+    )
 
 
 def fetch_snapshot(
@@ -99,6 +103,13 @@ def update_raft_voter(
     """A voter tells its directory id and endpoints."""
     _check_cluster(context, request.cluster_id)
     return _ask(context, wire.read_update_voter(request), wire.write_update_reply)
+
+
+def _with_leader(
+    context: Context, respond: Callable[[Any, VoterSet], ResponseT]
+) -> Callable[[Any], ResponseT]:
+    """Respond with the address of the leader too."""
+    return lambda reply: respond(reply, context.broker.quorum.raft.voters)
 
 
 def _ask(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.described_configs import described_configs
@@ -21,6 +23,7 @@ from penstock.coordination.controller.commands import (
     NewTopic,
 )
 from penstock.errors import ErrorCode, Refused
+from penstock.machine import Deferred
 from penstock.model import Offset, TopicId
 from penstock.protocol.messages.topics import (
     CREATE_PARTITIONS,
@@ -46,6 +49,8 @@ from penstock.protocol.messages.topics import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from penstock.broker.partition import Partition
 
 DEFAULT: Final = -1  # partitions or replicas of a new topic: as the broker is configured
 TO_HIGH_WATERMARK: Final = -1
@@ -170,34 +175,84 @@ def create_partitions(
     return when_controller_decided(context, request, decided, respond)
 
 
-def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Delete all records below each given offset; respond with the start of each log."""
-    return DeleteRecordsResponse(
-        [
-            DeletedRecordsTopic(
-                topic.name, [_delete(context, topic.name, *row) for row in topic.partitions]
-            )
+def delete_records(
+    context: Context, request: DeleteRecordsRequest
+) -> Answer[DeleteRecordsResponse]:
+    """Delete all records below each given offset, on all replicas that are in sync."""
+    return _Deletion(context, request).deferred
+
+
+class _Deletion:
+    """A request to delete records, until it was carried out everywhere or its time is over."""
+
+    def __init__(self, context: Context, request: DeleteRecordsRequest) -> None:
+        self.deferred: Deferred[DeleteRecordsResponse] = Deferred(self._on_cancel)
+        self._context = context
+        self._rows = [
+            (topic.name, row.partition_index, row.offset)
             for topic in request.topics
+            for row in topic.partitions
         ]
-    )
+        self._results: dict[tuple[str, int], DeletedRecords] = {}
+        timeout_s = max(request.timeout_ms, 0) / 1000
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._on_timeout)
+        for topic, index, offset in self._rows:
+            try:
+                partition, target = _delete(context, topic, index, offset)
+            except Refused as refusal:
+                self._resolve((topic, index), DeletedRecords(index, error_code=refusal.code))
+            else:
+                partition.call_when_deleted(
+                    target, partial(self._on_deleted, (topic, index), partition)
+                )
+        self._finish_if_complete()
+
+    def _on_deleted(
+        self, key: tuple[str, int], partition: Partition, refusal: Refused | None
+    ) -> None:
+        if refusal is None:
+            self._resolve(key, DeletedRecords(key[1], partition.least_start_offset))
+        else:
+            self._resolve(key, DeletedRecords(key[1], error_code=refusal.code))
+
+    def _resolve(self, key: tuple[str, int], result: DeletedRecords) -> None:
+        self._results.setdefault(key, result)
+        self._finish_if_complete()
+
+    def _finish_if_complete(self) -> None:
+        if len(self._results) == len({row[:2] for row in self._rows}):
+            self._timer.cancel()
+            self.deferred.resolve(self._response())
+
+    def _on_timeout(self) -> None:
+        """The records are gone here; followers that are in sync still have some."""
+        for topic, index, _ in self._rows:
+            timed_out = DeletedRecords(index, error_code=ErrorCode.request_timed_out)
+            self._resolve((topic, index), timed_out)
+
+    def _response(self) -> DeleteRecordsResponse:
+        topics: dict[str, list[DeletedRecords]] = {}
+        for (topic, _), result in self._results.items():
+            topics.setdefault(topic, []).append(result)
+        return DeleteRecordsResponse([DeletedRecordsTopic(*each) for each in topics.items()])
+
+    def _on_cancel(self) -> None:
+        self._timer.cancel()
 
 
-def _delete(context: Context, topic: str, index: int, offset: int) -> DeletedRecords:
-    try:
-        partition = find_leader(context.broker, topic, index)
-        if not partition.settings.retention.delete:
-            raise Refused(
-                ErrorCode.policy_violation, "a topic that is only compacted deletes no records"
-            )
-        log = partition.log
-        target = log.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
-        if not 0 <= target <= log.high_watermark:
-            raise Refused(ErrorCode.offset_out_of_range, f"the log ends at {log.high_watermark}")
-    except Refused as refusal:
-        return DeletedRecords(index, error_code=refusal.code)
-    if target > log.start_offset:
-        log.advance_start_offset(target, context.broker.clock())
-    return DeletedRecords(index, log.start_offset)
+def _delete(context: Context, topic: str, index: int, offset: int) -> tuple[Partition, Offset]:
+    """The partition and the offset that it starts at from now on, or later."""
+    partition = find_leader(context.broker, topic, index)
+    if not partition.settings.retention.delete:
+        raise Refused(
+            ErrorCode.policy_violation, "a topic that is only compacted deletes no records"
+        )
+    log = partition.log
+    target = log.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
+    if not 0 <= target <= log.high_watermark:
+        raise Refused(ErrorCode.offset_out_of_range, f"the log ends at {log.high_watermark}")
+    partition.delete_before(target, context.broker.clock())
+    return partition, target
 
 
 HANDLERS = (

@@ -25,4 +25,5 @@ def fetch_metadata(context: Context, request: FetchRequest) -> Answer[FetchRespo
     if request.cluster_id and known and request.cluster_id != known:
         return FetchResponse(ErrorCode.inconsistent_cluster_id)
     reply: Any = context.broker.quorum.request(read_fetch(request))
-    return when_replied(reply, write_fetch_reply)
+    raft = context.broker.quorum.raft
+    return when_replied(reply, lambda reply: write_fetch_reply(reply, raft.voters))

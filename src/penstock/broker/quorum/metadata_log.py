@@ -75,13 +75,15 @@ class MetadataLog:
         return self._snapshots[-1] if self._snapshots else None
 
     def end_offset_for(self, epoch: LeaderEpoch) -> OffsetAndEpoch:
-        """The largest epoch that is not above `epoch`, and where it ends."""
-        entries = self._log.epochs.entries
+        """The largest epoch that is not above `epoch`, and where it ends.
+
+        An epoch whose first append failed is noted and has no batch: it is not in the log.
+        """
         following = self.end_offset
-        for entry in reversed(entries):
-            if entry.epoch <= epoch:
+        for entry in reversed(self._log.epochs.entries):
+            if entry.epoch <= epoch and entry.start_offset < self.end_offset:
                 return OffsetAndEpoch(following, entry.epoch)
-            following = entry.start_offset
+            following = min(following, entry.start_offset)
         at_start = self._epoch_at_start()
         if at_start <= epoch:
             return OffsetAndEpoch(following, at_start)

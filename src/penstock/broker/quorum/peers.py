@@ -37,6 +37,7 @@ class QuorumPeers:
         self._voters = voters
         self._bootstrap = tuple(bootstrap)
         self._cluster_id = cluster_id
+        self._named: dict[NodeId, Address] = {}  # leaders, as replies have named them; few
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_bootstrap = 0
         self._is_closed = False
@@ -84,17 +85,22 @@ class QuorumPeers:
         is_fetch = isinstance(request, QuorumFetch | SnapshotFetch)
         purpose = Purpose.QUORUM_FETCH if is_fetch else Purpose.QUORUM
         link = await self._links.connect(self._address(node_id), purpose)
-        return read_reply(request, await link.send(wire))
+        response = await link.send(wire)
+        for node in getattr(response, "node_endpoints", ()):
+            self._named[node.node_id] = Address(node.host, node.port)
+        return read_reply(request, response)
 
     def _address(self, node_id: NodeId | None) -> Address:
         """Of a voter; of the next bootstrap server if that one is not known.
 
-        A replica without a log knows the leader's number before its address: the first records that
-        it fetches have the voters, and one of the servers is the leader.
+        A replica without a log does not know the voters: it asks any of them, and the reply names
+        the leader and where that is.
         """
         voter = None if node_id is None else self._voters().find(node_id)
         if voter is not None and voter.endpoints:
             return Address(voter.endpoints[0].host, voter.endpoints[0].port)
+        if node_id in self._named:
+            return self._named.pop(node_id)  # the next reply names it again, or another one
         if not self._bootstrap:
             raise ConnectionError(f"no address of node {node_id} is known")
         self._next_bootstrap += 1

@@ -1,7 +1,7 @@
 """Runs this broker's Raft replica: carries out effects, keeps its timer, syncs off the event loop.
 
 The core decides; this carries out what it returns, in order, before it calls the core again. The
-log and the quorum state are synced in one thread; the core keeps messages back until it is told.
+log and the quorum state are synced in one thread; the core holds messages back until then.
 A sync that fails ends this replica: what is on disk is unknown until the next start.
 """
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "quorum-state"
 _VERSION: Final = 1
-_NOBODY: Final = -1
+_NO_NODE: Final = -1
 
 
 def load_quorum_state(folder: Path) -> QuorumState | None:
@@ -34,8 +34,8 @@ def load_quorum_state(folder: Path) -> QuorumState | None:
         leader, voted = fields["leaderId"], fields["votedId"]
         return QuorumState(
             LeaderEpoch(int(fields["leaderEpoch"])),
-            None if leader == _NOBODY else NodeId(int(leader)),
-            None if voted == _NOBODY else ReplicaKey(NodeId(int(voted)), _directory(fields)),
+            None if leader == _NO_NODE else NodeId(int(leader)),
+            None if voted == _NO_NODE else ReplicaKey(NodeId(int(voted)), _directory(fields)),
         )
     except (KeyError, TypeError, ValueError, Malformed) as error:
         raise ValueError(
@@ -48,9 +48,9 @@ def save_quorum_state(folder: Path, state: QuorumState) -> None:
     """Write and sync it. Takes milliseconds: run it off the event loop."""
     voted = state.voted
     fields = {
-        "leaderId": _NOBODY if state.leader_id is None else state.leader_id,
+        "leaderId": _NO_NODE if state.leader_id is None else state.leader_id,
         "leaderEpoch": state.epoch,
-        "votedId": _NOBODY if voted is None else voted.node_id,
+        "votedId": _NO_NODE if voted is None else voted.node_id,
         "votedDirectoryId": write_uuid(NO_DIRECTORY if voted is None else voted.directory_id),
         "data_version": _VERSION,
     }

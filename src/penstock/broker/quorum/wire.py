@@ -25,11 +25,12 @@ from penstock.consensus.raft import (
     Voter,
     VoterEndpoint,
     VoteReply,
+    VoterSet,
 )
 from penstock.coordination.controller.events import METADATA_TOPIC
 from penstock.errors import ErrorCode, Refused
 from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
-from penstock.protocol.fields import LeaderAndEpoch
+from penstock.protocol.fields import LeaderAndEpoch, NodeEndpoint
 from penstock.protocol.messages.fetch import (
     FETCH,
     DivergingEpoch,
@@ -62,6 +63,7 @@ from penstock.protocol.messages.quorum import (
     KRaftVersions,
     ListenerEndpoint,
     QuorumCandidate,
+    QuorumEndpoint,
     QuorumEpochPartitionResult,
     QuorumEpochResponse,
     QuorumEpochTopicResult,
@@ -269,18 +271,30 @@ def read_update_voter(request: UpdateRaftVoterRequest) -> UpdateVoter:
 # Responses.
 
 
-def write_vote_reply(reply: VoteReply) -> VoteResponse:
+def leader_endpoints(leader_id: NodeId | None, voters: VoterSet) -> list[tuple[NodeId, str, int]]:
+    """Where the leader is that a response names: for a replica that does not know the voters."""
+    voter = None if leader_id is None else voters.find(leader_id)
+    if leader_id is None or voter is None or not voter.endpoints:
+        return []
+    return [(leader_id, voter.endpoints[0].host, voter.endpoints[0].port)]
+
+
+def write_vote_reply(reply: VoteReply, voters: VoterSet) -> VoteResponse:
     """The response to a request for a vote."""
+    endpoints = [QuorumEndpoint(*each) for each in leader_endpoints(reply.leader_id, voters)]
     row = VotePartitionResult(
         0, reply.error, _leader(reply.leader_id), reply.epoch, reply.is_granted
     )
-    return VoteResponse(topics=[VoteTopicResult(METADATA_TOPIC, [row])])
+    return VoteResponse(topics=[VoteTopicResult(METADATA_TOPIC, [row])], node_endpoints=endpoints)
 
 
-def write_epoch_reply(reply: EpochReply) -> QuorumEpochResponse:
+def write_epoch_reply(reply: EpochReply, voters: VoterSet) -> QuorumEpochResponse:
     """The response to BeginQuorumEpoch and EndQuorumEpoch."""
+    endpoints = [QuorumEndpoint(*each) for each in leader_endpoints(reply.leader_id, voters)]
     row = QuorumEpochPartitionResult(0, reply.error, _leader(reply.leader_id), reply.epoch)
-    return QuorumEpochResponse(topics=[QuorumEpochTopicResult(METADATA_TOPIC, [row])])
+    return QuorumEpochResponse(
+        topics=[QuorumEpochTopicResult(METADATA_TOPIC, [row])], node_endpoints=endpoints
+    )
 
 
 def write_update_reply(reply: EpochReply) -> UpdateRaftVoterResponse:
@@ -290,8 +304,9 @@ def write_update_reply(reply: EpochReply) -> UpdateRaftVoterResponse:
     )
 
 
-def write_fetch_reply(reply: QuorumFetchReply) -> FetchResponse:
+def write_fetch_reply(reply: QuorumFetchReply, voters: VoterSet) -> FetchResponse:
     """The response to a fetch of the metadata."""
+    endpoints = [NodeEndpoint(*each) for each in leader_endpoints(reply.leader_id, voters)]
     records = reply.records
     assert records is None or isinstance(records, bytes)
     row = FetchedPartition(
@@ -309,7 +324,9 @@ def write_fetch_reply(reply: QuorumFetchReply) -> FetchResponse:
         if reply.snapshot is None
         else SnapshotId(reply.snapshot.offset, reply.snapshot.epoch),
     )
-    return FetchResponse(topics=[FetchedTopic(METADATA_TOPIC_ID.bytes, [row])])
+    return FetchResponse(
+        topics=[FetchedTopic(METADATA_TOPIC_ID.bytes, [row])], node_endpoints=endpoints
+    )
 
 
 def write_snapshot_reply(

@@ -44,6 +44,7 @@ logger: Final = logging.getLogger(__name__)
 PARTITION_BYTES_MAX: Final = 1 << 20
 RETRY_S: Final = 0.1
 FAILED_RETRY_S: Final = 10.0
+RECEIVED_RETRY_S: Final = 1.0  # the leader checks what it sent when it is fetched again
 
 
 class FollowerPhase(Enum):
@@ -67,7 +68,10 @@ class FollowedPartition:
     ) -> None:
         self.partition: Partition = partition
         self.leader_epoch: LeaderEpoch = partition.leader_epoch
-        self.phase: FollowerPhase = FollowerPhase.FETCHING
+        self.phase: FollowerPhase = (
+            FollowerPhase.FLUSHING if partition.waits_for_flush else FollowerPhase.FETCHING
+        )
+        partition.on_copy_flushed = self._on_flushed
         self._on_ready = on_ready  # it may be fetched again
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
@@ -136,9 +140,10 @@ class FollowedPartition:
             case Append():
                 self._append(records, step.high_watermark, step.log_start_offset)
             case Follow():
-                self._follow(step.high_watermark, step.log_start_offset)
-            case Truncate(end_offset):
-                self._truncate(end_offset)
+                if self._follow(step.high_watermark, step.log_start_offset):
+                    self._on_ready(self)
+            case Truncate(end_offset, is_below_high_watermark):
+                self._truncate(end_offset, is_below_high_watermark)
             case Locate():
                 self._locate(fetched)
             case RetryLater(reason):
@@ -163,26 +168,26 @@ class FollowedPartition:
             headers = read_replicated(records)
             partition.append_copies(records, headers, epoch=self.leader_epoch, now=self._clock())
         except (Malformed, Refused) as error:
-            self._fail(f"the leader's records cannot be appended: {error}")
+            self._fail(f"the leader's records cannot be appended: {error}", RECEIVED_RETRY_S)
         except OSError as error:
             self._fail(f"the disk refuses: {error}")
         else:
             self._follow(high_watermark, start_offset)
-            if partition.waits_for_flush:
-                self.phase = FollowerPhase.FLUSHING
-                partition.on_copy_flushed = self._on_flushed
-            else:
-                self._on_ready(self)
+            self._resume()
 
     def _on_flushed(self) -> None:
         if self.phase is FollowerPhase.FLUSHING and not self._is_closed:
             self._resume()
 
-    def _follow(self, high_watermark: Offset, start_offset: Offset) -> None:
+    def _follow(self, high_watermark: Offset, start_offset: Offset) -> bool:
+        """Whether the log starts at another offset now, which the leader does not know yet."""
+        log = self.partition.log
+        last_start = log.start_offset
         try:
             self.partition.follow_leader(high_watermark, start_offset, self._clock())
         except OSError as error:
             logger.warning("%s: old segments could not be removed: %s", self.partition, error)
+        return log.start_offset != last_start
 
     def _locate(self, fetched: Fetched) -> None:
         """The fetch offset is outside the leader's log; the response says where that is."""
@@ -195,8 +200,8 @@ class FollowedPartition:
             fetch_offset, leader_start, committed, self.partition.log.high_watermark
         )
         match step:
-            case Truncate(end_offset):
-                self._truncate(end_offset)
+            case Truncate(end_offset, is_below_high_watermark):
+                self._truncate(end_offset, is_below_high_watermark)
             case Restart(offset):
                 logger.info("%s starts again at the leader's first offset %d", self, offset)
                 self._cut(lambda: self.partition.log.plan_reset(offset))
@@ -205,8 +210,15 @@ class FollowedPartition:
 
     # Truncating.
 
-    def _truncate(self, end_offset: Offset) -> None:
+    def _truncate(self, end_offset: Offset, is_below_high_watermark: bool) -> None:
         log = self.partition.log
+        if is_below_high_watermark:
+            logger.error(
+                "%s is truncated to %d, below its high watermark %d: committed records are lost",
+                self,
+                end_offset,
+                log.high_watermark,
+            )
         logger.info("%s is truncated from %d to %d", self, log.end_offset, end_offset)
         self._cut(lambda: log.plan_truncation(end_offset))
 
@@ -227,6 +239,10 @@ class FollowedPartition:
                     break
         except (OSError, Refused, Malformed) as error:
             self._fail(f"its log cannot be truncated: {error}")
+            if isinstance(error, OSError):
+                self.partition.on_write_failed(error)
+            elif isinstance(error, Refused):
+                self.partition.on_unreadable(error)
         else:
             self._resume()
 
@@ -236,14 +252,20 @@ class FollowedPartition:
         self.phase = FollowerPhase.BACKING_OFF
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._resume)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, retry_s: float = FAILED_RETRY_S) -> None:
         """The other partitions go on. A disk may have space later."""
-        logger.error("%s cannot follow its leader: %s", self, reason)
-        self.phase = FollowerPhase.FAILED
-        self._timer = asyncio.get_running_loop().call_later(FAILED_RETRY_S, self._resume)
+        if not self._is_closed:
+            logger.error("%s cannot follow its leader: %s", self, reason)
+            self.phase = FollowerPhase.FAILED
+            self._timer = asyncio.get_running_loop().call_later(retry_s, self._resume)
 
     def _resume(self) -> None:
-        if not self._is_closed:
+        """Fetch again, once all that this would acknowledge is on disk as the topic requires."""
+        if self._is_closed:
+            return
+        if self.partition.waits_for_flush:
+            self.phase = FollowerPhase.FLUSHING
+        else:
             self.phase = FollowerPhase.FETCHING
             self._on_ready(self)
 

@@ -3,7 +3,8 @@
 A session keeps a list of the partitions that have something new, so a fetch costs what happened,
 not how many partitions there are. A fetch with nothing to send waits; an append ends the wait in
 the same turn of the loop, and so does the session's next fetch: a follower need not wait for a
-response to fetch from other partitions.
+response to fetch from other partitions. A high watermark alone ends no wait. It goes with the next
+response: else every append would cost each follower two fetches.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.partition_lookup import current_leader, endpoints_of, find_leader
-from penstock.errors import ErrorCode, Refused
+from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.machine import Deferred
-from penstock.model import LeaderEpoch, NodeId, Offset
+from penstock.model import NO_OFFSET, LeaderEpoch, NodeId, Offset
+from penstock.protocol.batch import check_stored_batch, iterate_headers
 from penstock.protocol.messages.fetch import (
     DivergingEpoch,
     FetchedPartition,
@@ -41,7 +43,7 @@ _NO_RECORDS: Final = memoryview(b"")
 
 
 class FollowerPosition:
-    """One partition of a session: where the follower's log ends, and what it was told last."""
+    """One partition of a session: where the follower's log ends, and what was sent last."""
 
     __slots__ = (
         "_session",
@@ -51,10 +53,12 @@ class FollowerPosition:
         "is_counted",
         "last_epoch",
         "leader_epoch",
-        "log_start_offset",
         "max_bytes",
+        "must_check",
         "partition",
         "sent",
+        "sent_start",
+        "start_offset",
         "topic",
     )
 
@@ -64,22 +68,37 @@ class FollowerPosition:
         self.index: int = index
         self.leader_epoch: int
         self.fetch_offset: Offset
+        self.start_offset: Offset  # of the follower's log
         self.last_epoch: LeaderEpoch  # of the follower's last batch
-        self.log_start_offset: Offset
         self.max_bytes: int
         self.is_counted: bool  # whether the partition knows the offset
-        self.is_answered: bool  # with records or an error: it fetches again when it is ready
+        self.is_answered: bool = False  # with records or an error: it fetches again when ready
+        self.must_check: bool = False  # it was sent records from here and could not append them
+        self.fetch_offset = Offset(-1)
+        self.leader_epoch = -1
         self.partition: Partition | None = None  # while it is led here
-        self.sent: tuple[Offset, Offset] | None = None  # high watermark and log start
+        self.sent: tuple[int, int] | None = None  # high watermark and log start, since it fetched
+        self.sent_start: int = NO_OFFSET  # log start, in this session
 
     def update(self, requested: FetchPartition) -> None:
         """The follower fetches from another offset, or in another leader epoch."""
+        asked = requested.current_leader_epoch, requested.fetch_offset
+        self.must_check = self.is_answered and asked == (self.leader_epoch, self.fetch_offset)
         self.leader_epoch = requested.current_leader_epoch
         self.fetch_offset = Offset(requested.fetch_offset)
+        self.start_offset = Offset(requested.log_start_offset)
         self.last_epoch = LeaderEpoch(requested.last_fetched_epoch)
-        self.log_start_offset = Offset(requested.log_start_offset)
         self.max_bytes = requested.partition_max_bytes
         self.is_counted = self.is_answered = False
+
+    def is_urgent(self, row: FetchedPartition) -> bool:
+        """Whether it says more than a high watermark."""
+        return self.is_answered or row.log_start_offset != self.sent_start
+
+    def note_sent(self, row: FetchedPartition) -> None:
+        """A response with this row leaves."""
+        self.sent = row.high_watermark, row.log_start_offset
+        self.sent_start = row.log_start_offset
 
     def attach(self, partition: Partition) -> None:
         """Listen to the partition."""
@@ -104,6 +123,10 @@ class FollowerPosition:
     def on_high_watermark(self) -> None:
         if not self.is_answered:
             self._session.add_ready(self, wake=False)
+
+    def on_start_moved(self) -> None:
+        if not self.is_answered:
+            self._session.add_ready(self, wake=True)
 
     def on_unavailable(self) -> None:
         self.partition = None
@@ -137,10 +160,11 @@ class FollowerSession:
         for topic, indexes in request.removed_topics:
             for index in indexes:
                 self._remove((topic, index))
-        rows = self._read()
-        if rows or request.max_wait_ms <= 0:
+        has_waited = request.max_wait_ms <= 0
+        rows = self._read(has_waited)
+        if rows or has_waited:
             return self._respond(rows)
-        self._wait = _Wait(request.max_wait_ms / 1000, lambda: self._respond(self._read()))
+        self._wait = _Wait(request.max_wait_ms / 1000, lambda: self._respond(self._read(True)))
         return self._wait.deferred
 
     def add_ready(self, position: FollowerPosition, *, wake: bool) -> None:
@@ -177,8 +201,10 @@ class FollowerSession:
 
     # Reading.
 
-    def _read(self) -> list[tuple[TopicKey, FetchedPartition]]:
-        rows = []
+    def _read(self, has_waited: bool) -> list[tuple[TopicKey, FetchedPartition]]:
+        """What there is to send; nothing but high watermarks only if the fetch has waited."""
+        rows: list[tuple[FollowerPosition, FetchedPartition]] = []
+        must_respond = has_waited
         size_bytes = 0
         ready, self._ready = self._ready, {}
         left = iter(ready)
@@ -186,12 +212,18 @@ class FollowerSession:
             row = self._read_position(position, self._max_bytes - size_bytes, size_bytes == 0)
             if row is None:
                 continue
-            rows.append((position.topic, row))
+            rows.append((position, row))
+            must_respond = must_respond or position.is_urgent(row)
             size_bytes += len(row.records or b"")
             if size_bytes >= self._max_bytes:
                 break
         self._ready = {**dict.fromkeys(left), **self._ready}
-        return rows
+        if not must_respond:
+            self._ready.update(dict.fromkeys(position for position, _ in rows))
+            return []
+        for position, row in rows:
+            position.note_sent(row)
+        return [(position.topic, row) for position, row in rows]
 
     def _read_position(
         self, position: FollowerPosition, max_bytes: int, is_first: bool
@@ -205,7 +237,6 @@ class FollowerSession:
         except Refused as refusal:
             return self._refused(position, refusal)
         log = partition.log
-        now_at = log.high_watermark, log.start_offset
         if diverging is not None:
             position.is_answered = True
             return FetchedPartition(
@@ -220,13 +251,15 @@ class FollowerSession:
                     end_offset=log.end_offset,
                     whole_first=is_first,
                 ).view
+                if position.must_check:
+                    _check(records)
             except Refused as refusal:
+                partition.on_unreadable(refusal)
                 return self._refused(position, refusal)
             if not records:  # the response is full: it is served by the next one
                 self._ready[position] = None
-        if not records and position.sent == now_at:
+        if not records and position.sent == (log.high_watermark, log.start_offset):
             return None
-        position.sent = now_at
         position.is_answered = len(records) > 0
         return FetchedPartition(position.index, ErrorCode.none, *_offsets(partition), records)
 
@@ -236,7 +269,7 @@ class FollowerSession:
             return None
         offset, log = position.fetch_offset, partition.log
         if position.last_epoch >= 0:
-            diverging = partition.find_divergence(position.last_epoch, offset)
+            diverging = partition.log.find_divergence(position.last_epoch, offset)
             if diverging is not None:
                 return DivergingEpoch(*diverging)
         if not log.start_offset <= offset <= log.end_offset:
@@ -250,7 +283,7 @@ class FollowerSession:
         partition.on_replica_fetch(
             self._replica_id,
             offset,
-            log_start_offset=position.log_start_offset,
+            start_offset=position.start_offset,
             broker_epoch=self._broker_epoch,
             now=self._broker.steady_clock(),
         )
@@ -344,6 +377,16 @@ class FollowerSessions:
             if now - session.used_at > IDLE_MS:
                 del self._sessions[replica_id]
                 session.close()
+
+
+def _check(records: memoryview) -> None:
+    """Refused when a batch is not as it was written: no follower appends it."""
+    try:
+        for position, header in iterate_headers(records):
+            if position + header.size_bytes <= len(records):
+                check_stored_batch(records, position, header=header)
+    except Malformed as malformed:
+        raise Refused(ErrorCode.corrupt_message, f"the log is damaged: {malformed}") from malformed
 
 
 def _offsets(partition: Partition) -> tuple[Offset, Offset, Offset]:

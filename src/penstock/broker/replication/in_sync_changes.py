@@ -75,8 +75,6 @@ class InSyncChanges:
         self._incomplete: dict[Partition, None] = {}  # led here, and not all are in sync
         self._has_pending = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.expanded: int = 0  # proposals that the controller took
-        self.shrunk: int = 0
 
     def start(self, broker_epoch: int) -> None:
         """Send proposals, and look for followers that lag. Needs the running event loop."""
@@ -200,14 +198,10 @@ class InSyncChanges:
         for partition, proposal in batch.items():
             key = (partition.topic_id, partition.topic_partition.partition)
             code = codes.get(key, ErrorCode.unknown_server_error)
-            if code == ErrorCode.none:
-                is_larger = len(proposal.isr) > len(partition.leadership.isr)
-                self.expanded += is_larger
-                self.shrunk += not is_larger
-            elif code in (ErrorCode.ineligible_replica, ErrorCode.invalid_request):
+            if code in (ErrorCode.ineligible_replica, ErrorCode.invalid_request):
                 if _is_current(partition, proposal):
                     partition.withdraw_proposal()
-            elif code not in _AWAIT_METADATA:
+            elif code != ErrorCode.none and code not in _AWAIT_METADATA:
                 again[partition] = proposal
         return again
 

@@ -40,7 +40,7 @@ MAX_WAIT_MS: Final = 500
 RESPONSE_BYTES_MAX: Final = 10 << 20
 RETRY_MIN_S: Final = 0.02
 RETRY_MAX_S: Final = 1.0
-TIMEOUT_MS: Final = 5_000
+TIMEOUT_S: Final = 5.0
 VERSION_MIN: Final = 15  # with the epoch of the fetching broker
 _LAST_EPOCH: Final = 2**31 - 1
 
@@ -51,6 +51,7 @@ class _InFlight(NamedTuple):
     """A fetch without a response yet, and the partitions that it names."""
 
     response: asyncio.Future[FetchResponse]
+    deadline: asyncio.TimerHandle  # ends the connection
     named: dict[PartitionKey, tuple[FollowedPartition, FetchState]]
 
 
@@ -104,6 +105,8 @@ class ReplicaFetcher:
         """Fetch nothing more."""
         if self._task is not None:
             self._task.cancel()
+        for fetch in self._in_flight:
+            fetch.deadline.cancel()
 
     # Fetching.
 
@@ -132,8 +135,8 @@ class ReplicaFetcher:
         if not self._in_flight:
             self._send(self._link)
         fetch = self._in_flight[0]
-        async with asyncio.timeout(TIMEOUT_MS / 1000):
-            response = await asyncio.shield(fetch.response)
+        response = await fetch.response
+        fetch.deadline.cancel()
         self._in_flight.popleft()
         if response.error_code != ErrorCode.none:
             raise Refused(response.error_code, "the session ended")
@@ -153,6 +156,8 @@ class ReplicaFetcher:
         named = {}
         for key in self._changed:
             followed = self._followed[key]
+            if not followed.is_fetching:
+                continue  # it is added again when it may acknowledge what it has
             state = followed.state
             named[key] = followed, state
             topics.setdefault(key[0], []).append(followed.describe_fetch(state))
@@ -172,11 +177,13 @@ class ReplicaFetcher:
         )
         self._session_epoch = 1 if self._session_epoch == _LAST_EPOCH else self._session_epoch + 1
         response = link.start(request_of(FETCH, request, version_min=VERSION_MIN))
-        self._in_flight.append(_InFlight(response, named))
+        deadline = asyncio.get_running_loop().call_later(TIMEOUT_S, link.abort)
+        self._in_flight.append(_InFlight(response, deadline, named))
 
     def _start_over(self) -> None:
         """The next fetch opens a new session, with every partition that is ready."""
         for fetch in self._in_flight:
+            fetch.deadline.cancel()
             fetch.response.cancel()
         self._in_flight.clear()
         self._asked.clear()

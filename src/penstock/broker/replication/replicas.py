@@ -1,7 +1,7 @@
 """The partitions that this broker follows, each with the fetcher of its leader.
 
 Brought up to date with every change of the metadata: a partition is followed in one leader epoch,
-and dropped and begun anew with the next.
+then dropped, and followed from the start in the next.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ class Replicas:
         image: MetadataImage,
         links: BrokerLinks,
         clock: Callable[[], Millis],
+        is_usable: Callable[[Partition], bool] = lambda _: True,
     ) -> None:
         self._partitions = partitions
         self._image = image
         self._links = links
         self._clock = clock
+        self._is_usable = is_usable  # its log is neither damaged nor on a disk that failed
         self._replica: FetchingReplica | None = None  # None: not registered yet
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         self._followed: dict[TopicPartition, tuple[FollowedPartition, ReplicaFetcher]] = {}
@@ -68,10 +70,11 @@ class Replicas:
         for topic_partition in tuple(self._by_topic.get(name, ())):
             followed, _ = self._followed[topic_partition]
             if not _is_followed(followed, held.get(topic_partition)):
-                self._drop(topic_partition)
+                self.drop(topic_partition)
         for topic_partition, partition in held.items():
             has_leader = not partition.is_leader and partition.leadership.leader >= 0
-            if has_leader and topic_partition not in self._followed:
+            is_new = topic_partition not in self._followed
+            if has_leader and is_new and self._is_usable(partition):
                 self._add(partition, self._replica)
 
     def _add(self, partition: Partition, replica: FetchingReplica) -> None:
@@ -86,7 +89,10 @@ class Replicas:
         self._by_topic.setdefault(topic_partition.topic, set()).add(topic_partition)
         fetcher.add(followed)
 
-    def _drop(self, topic_partition: TopicPartition) -> None:
+    def drop(self, topic_partition: TopicPartition) -> None:
+        """Fetch a partition no more."""
+        if topic_partition not in self._followed:
+            return
         followed, fetcher = self._followed.pop(topic_partition)
         self._by_topic[topic_partition.topic].discard(topic_partition)
         followed.close()

@@ -153,7 +153,7 @@ def _truncate(
 def decide_located(
     fetch_offset: Offset, leader_start: Offset, leader_end: Offset, high_watermark: Offset
 ) -> Truncate | Restart | RetryLater:
-    """The leader told where its log starts and ends: where this replica goes on."""
+    """Where this replica continues, now that it knows where the leader's log starts and ends."""
     if leader_end < fetch_offset:
         return Truncate(leader_end, leader_end < high_watermark)
     if fetch_offset < leader_start:

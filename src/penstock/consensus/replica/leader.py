@@ -49,12 +49,12 @@ class _Follower:
         "fetched_at",
         "is_caught_up",
         "leader_end_at_fetch",
-        "log_start_offset",
+        "start_offset",
     )
 
     def __init__(self) -> None:
         self.end_offset = NO_OFFSET  # unknown: it has not fetched in this epoch
-        self.log_start_offset = NO_OFFSET
+        self.start_offset = NO_OFFSET
         self.broker_epoch = NO_BROKER_EPOCH
         self.fetched_at: Millis | None = None
         self.leader_end_at_fetch = NO_OFFSET
@@ -104,27 +104,23 @@ class InSyncReplicas:
         return len(self.isr) >= self._min_insync
 
     @property
-    def is_changing(self) -> bool:
-        """Whether a proposal is under way."""
-        return self._proposed is not None
-
-    @property
     def is_high_watermark_certain(self) -> bool:
         """Whether it has reached this epoch's start: before, it may lag what was committed."""
         return self.high_watermark >= self._epoch_start_offset
-
-    @property
-    def least_log_start_offset(self) -> Offset:
-        """The lowest log start among followers that fetch; NO_OFFSET while one has not told it."""
-        return min(
-            (follower.log_start_offset for follower in self._followers.values()),
-            default=NO_OFFSET,
-        )
 
     def end_offset_of(self, replica: NodeId) -> Offset:
         """Where a follower's log ends; NO_OFFSET before its first fetch in this epoch."""
         follower = self._followers.get(replica)
         return NO_OFFSET if follower is None else follower.end_offset
+
+    def least_start_offset(self, leader_start_offset: Offset) -> Offset:
+        """Where the log starts that starts first, of those in sync."""
+        starts = [
+            follower.start_offset
+            for replica, follower in self._followers.items()
+            if replica in self.isr
+        ]
+        return min((leader_start_offset, *starts))
 
     def lags(self, leader_end_offset: Offset) -> Mapping[NodeId, int]:
         """How many records each follower is behind."""
@@ -145,12 +141,12 @@ class InSyncReplicas:
         replica: NodeId,
         fetch_offset: Offset,
         *,
-        log_start_offset: Offset,
         broker_epoch: int,
         leader_end_offset: Offset,
         now: Millis,
+        start_offset: Offset = NO_OFFSET,
     ) -> Offset:
-        """A follower fetches from `fetch_offset`: it has everything below.
+        """A follower fetches from `fetch_offset`: it has everything below, from `start_offset` on.
 
         The caller has checked that its history does not diverge from the leader's.
         """
@@ -167,7 +163,7 @@ class InSyncReplicas:
         follower.fetched_at = now
         follower.leader_end_at_fetch = leader_end_offset
         follower.end_offset = fetch_offset
-        follower.log_start_offset = log_start_offset
+        follower.start_offset = start_offset
         follower.broker_epoch = broker_epoch
         return self._advance()
 

@@ -35,6 +35,7 @@ from penstock.model import LeaderEpoch, NodeId, TopicId
 
 VERSION: Final = 1
 _COMMON_FIELDS: Final = 5  # leader to in-sync set
+_ALL_FIELDS: Final = len(PartitionState._fields)
 _write_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -105,13 +106,15 @@ def _partition_name(event: PartitionSet | PartitionRemoved) -> str:
 
 def _partition_row(partition: PartitionState) -> list[Any]:
     """The fields in order; what few partitions have is left out when it is not there."""
+    if partition.offline:
+        return list(partition)
     has_more = partition.elr or partition.last_known_elr or partition.is_recovering
-    return list(partition) if has_more else list(partition[:_COMMON_FIELDS])
+    return list(partition[: _ALL_FIELDS - 1 if has_more else _COMMON_FIELDS])
 
 
 def _read_partition(row: list[Any]) -> PartitionState:
     leader, leader_epoch, partition_epoch, replicas, isr, *more = row
-    elr, last_known_elr, is_recovering = more or ((), (), False)
+    elr, last_known_elr, is_recovering, *offline = more or ((), (), False)
     return shared_row(
         PartitionState(
             NodeId(leader),
@@ -122,6 +125,7 @@ def _read_partition(row: list[Any]) -> PartitionState:
             tuple(elr),
             tuple(last_known_elr),
             is_recovering,
+            tuple(offline[0]) if offline else (),
         )
     )
 

@@ -4,6 +4,7 @@ A command that names several things gets a result for each: what became of it, o
 says why not. Ids are made by the shell and come with the command.
 """
 
+from enum import Enum
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -187,6 +188,32 @@ class AlterPartitions(NamedTuple):
     changes: tuple[IsrChange, ...]
 
 
+class ReplicaCondition(Enum):
+    """What a broker says of its replica of a partition."""
+
+    ONLINE = "online"  # its log is in use again
+    COMPLETE = "complete"  # and holds all that the replica ever acknowledged, in spite of a crash
+    OFFLINE = "offline"  # its log cannot be used: the disk failed
+    EMPTY = "empty"  # its log is damaged: it is about to be replaced by a copy of the leader's
+
+
+class ReplicaReport(NamedTuple):
+    """The condition of one replica of the broker that reports."""
+
+    topic_id: TopicId
+    partition_index: int
+    condition: ReplicaCondition
+
+
+class ReportReplicas(NamedTuple):
+    """Reply: PartitionState or Refused for each, in order."""
+
+    caller: CallerId
+    node_id: NodeId
+    epoch: int
+    reports: tuple[ReplicaReport, ...]
+
+
 class AllocateProducerIds(NamedTuple):
     """Reply: the first id of a block of `id_count`."""
 
@@ -195,7 +222,13 @@ class AllocateProducerIds(NamedTuple):
 
 
 BrokerCommand: TypeAlias = (
-    RegisterBroker | BrokerHeartbeat | FenceBroker | UnregisterBroker | StartSessions
+    RegisterBroker
+    | BrokerHeartbeat
+    | FenceBroker
+    | UnregisterBroker
+    | StartSessions
+    | AlterPartitions
+    | ReportReplicas
 )
 Command: TypeAlias = (
     CreateTopics
@@ -205,7 +238,6 @@ Command: TypeAlias = (
     | AlterQuotas
     | ElectLeaders
     | ReassignPartitions
-    | AlterPartitions
     | AllocateProducerIds
     | BrokerCommand
 )

@@ -7,6 +7,7 @@ becomes active gives every broker a whole one.
 """
 
 from collections.abc import Callable, Set
+from functools import partial
 from typing import TypeAlias
 
 from penstock.coordination.controller.commands import (
@@ -20,9 +21,9 @@ from penstock.coordination.controller.commands import (
 from penstock.coordination.controller.elections import (
     ElectionRules,
     IsActive,
+    restarted,
     with_leader,
     without_replica,
-    without_unclean_replica,
 )
 from penstock.coordination.controller.events import (
     NO_BROKER_EPOCH,
@@ -83,7 +84,7 @@ def decide_register_broker(
         _check_session_ended(state, command.node_id, settings, now)
     events.append(broker)
     kept_records = known is None or NO_BROKER_EPOCH != command.previous_epoch == known.epoch
-    change = without_replica if kept_records else without_unclean_replica
+    change = partial(restarted, kept_records=kept_records)
     events += _without(state, settings, {command.node_id}, change)
     how = "registered" if kept_records else "registered after an unclean stop"
     return Outcome(

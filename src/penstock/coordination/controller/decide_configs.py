@@ -14,6 +14,7 @@ from penstock.config.broker_keys import (
 from penstock.config.key_rows import Key
 from penstock.config.resolve import ChangeKind, Layers, apply_changes
 from penstock.config.topic_keys import TOPIC_KEYS, check_topic_overrides
+from penstock.coordination.controller.apply import apply
 from penstock.coordination.controller.commands import (
     AlterConfigs,
     AlterQuotas,
@@ -22,7 +23,19 @@ from penstock.coordination.controller.commands import (
 )
 from penstock.coordination.controller.decide_topics import check_topic_name
 from penstock.coordination.controller.each import Accepted, decide_each
-from penstock.coordination.controller.events import ConfigScope, ConfigSet, Event, QuotaSet
+from penstock.coordination.controller.elections import under_rules
+from penstock.coordination.controller.events import (
+    ConfigScope,
+    ConfigSet,
+    Event,
+    QuotaSet,
+    TopicEvent,
+)
+from penstock.coordination.controller.partition_changes import (
+    MIN_INSYNC,
+    changed_partitions,
+    events_for,
+)
 from penstock.coordination.controller.settings import ControllerSettings
 from penstock.coordination.controller.state import ClusterState
 from penstock.errors import ErrorCode, Refused
@@ -61,14 +74,27 @@ def decide_alter_configs(
         if named[resource.scope, resource.name] > 1:
             raise Refused(ErrorCode.invalid_request, "A resource is named twice.")
         after = _altered(state, resource, settings)
+        events = (after, *_under_new_rules(state, after, settings))
         if resource.scope is not ConfigScope.TOPIC:
-            return Accepted((after,))
+            return Accepted(events)
         keys = ", ".join(change.name for change in resource.changes)
-        return Accepted((after,), story=(Step(resource.name, "settings changed: {}", (keys,)),))
+        return Accepted(events, story=(Step(resource.name, "settings changed: {}", (keys,)),))
 
     return decide_each(
         command.caller, command.resources, alter, validate_only=command.validate_only
     )
+
+
+def _under_new_rules(
+    state: ClusterState, after: ConfigSet, settings: ControllerSettings
+) -> list[TopicEvent]:
+    """With a lower `min.insync.replicas` the leader commits without those that were eligible."""
+    before = state.overrides(after.scope, after.name)
+    if before.get(MIN_INSYNC) == after.overrides.get(MIN_INSYNC):
+        return []
+    changed = state.fork()
+    apply(changed, after)
+    return events_for(changed_partitions(changed, settings, under_rules))
 
 
 def _altered(

@@ -5,10 +5,21 @@ from penstock.coordination.controller.commands import (
     ElectLeaders,
     IsrChange,
     ReassignPartitions,
+    ReplicaCondition,
+    ReplicaReport,
+    ReportReplicas,
 )
 from penstock.coordination.controller.decide_topics import find_partition
 from penstock.coordination.controller.each import Accepted, decide_each
-from penstock.coordination.controller.elections import elected_uncleanly, led_by, with_isr
+from penstock.coordination.controller.elections import (
+    ElectionRules,
+    elected_uncleanly,
+    led_by,
+    with_isr,
+    with_log,
+    without_log,
+    without_records,
+)
 from penstock.coordination.controller.events import (
     NO_BROKER_EPOCH,
     NO_LEADER,
@@ -28,12 +39,7 @@ def decide_alter_partitions(
     state: ClusterState, command: AlterPartitions, settings: ControllerSettings
 ) -> Outcome[Event]:
     """Leaders change their in-sync sets. Each result is the partition as it is now."""
-    broker = state.brokers.get(command.node_id)
-    if broker is None or broker.epoch != command.epoch:
-        raise Refused(
-            ErrorCode.stale_broker_epoch,
-            f"Broker {command.node_id} is not registered with epoch {command.epoch}.",
-        )
+    _check_epoch(state, command.node_id, command.epoch)
     rules = TopicRules(state, settings)
 
     def alter(change: IsrChange) -> Accepted:
@@ -50,7 +56,18 @@ def decide_alter_partitions(
     return decide_each(command.caller, command.changes, alter)
 
 
-def _find_by_id(state: ClusterState, change: IsrChange) -> tuple[TopicState, PartitionState]:
+def _check_epoch(state: ClusterState, node_id: NodeId, epoch: int) -> None:
+    broker = state.brokers.get(node_id)
+    if broker is None or broker.epoch != epoch:
+        raise Refused(
+            ErrorCode.stale_broker_epoch,
+            f"Broker {node_id} is not registered with epoch {epoch}.",
+        )
+
+
+def _find_by_id(
+    state: ClusterState, change: IsrChange | ReplicaReport
+) -> tuple[TopicState, PartitionState]:
     topic = state.topics_by_id.get(change.topic_id)
     if topic is None:
         raise Refused(ErrorCode.unknown_topic_id, "No topic has this id.")
@@ -96,6 +113,52 @@ def _check_member(state: ClusterState, node: NodeId, epoch: int) -> None:
         )
 
 
+def decide_report_replicas(
+    state: ClusterState, command: ReportReplicas, settings: ControllerSettings
+) -> Outcome[Event]:
+    """A broker reports the condition of its replicas. Each result is the partition as it is now."""
+    node_id = command.node_id
+    _check_epoch(state, node_id, command.epoch)
+    rules = TopicRules(state, settings)
+
+    def take(report: ReplicaReport) -> Accepted:
+        topic, row = _find_by_id(state, report)
+        if node_id not in row.replicas:
+            raise Refused(ErrorCode.invalid_request, f"Broker {node_id} has no replica of it.")
+        after = _reported(state, node_id, row, report.condition, rules.of(topic.name))
+        if after is None:
+            raise Refused(
+                ErrorCode.eligible_leaders_not_available,
+                f"No other replica has all that is committed: broker {node_id} is needed.",
+            )
+        if after is row:
+            return Accepted(result=row)
+        index = report.partition_index
+        event = PartitionSet(topic.name, topic.topic_id, index, shared_row(after))
+        what = f"partition {{}}: the replica of broker {{}} is {report.condition.value}"
+        return Accepted((event,), after, (Step(topic.name, what, (index, node_id)),))
+
+    return decide_each(command.caller, command.reports, take)
+
+
+def _reported(
+    state: ClusterState,
+    node_id: NodeId,
+    row: PartitionState,
+    condition: ReplicaCondition,
+    rules: ElectionRules,
+) -> PartitionState | None:
+    """The row after a report; None: the replica cannot be spared."""
+    match condition:
+        case ReplicaCondition.OFFLINE:
+            return without_log(row, node_id, state.is_active, rules)
+        case ReplicaCondition.EMPTY:
+            return without_records(row, node_id, state.is_active, rules)
+        case _:
+            is_complete = condition is ReplicaCondition.COMPLETE
+            return with_log(row, node_id, state.is_active, rules, is_complete=is_complete)
+
+
 def decide_elect_leaders(state: ClusterState, command: ElectLeaders) -> Outcome[Event]:
     """Let the preferred replica lead where it does not; or any replica where none leads."""
 
@@ -125,7 +188,7 @@ def _preferred(state: ClusterState, row: PartitionState) -> PartitionState:
 def _elected_uncleanly(state: ClusterState, row: PartitionState) -> PartitionState:
     if row.leader != NO_LEADER:
         raise Refused(ErrorCode.election_not_needed, "The partition has a leader it can keep.")
-    active = [node for node in row.replicas if state.is_active(node)]
+    active = [node for node in row.replicas if state.is_active(node) and node not in row.offline]
     if not active:
         raise Refused(
             ErrorCode.eligible_leaders_not_available, "No replica of the partition is alive."

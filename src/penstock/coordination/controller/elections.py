@@ -2,8 +2,9 @@
 
 `isr` holds everything committed. While fewer than `min.insync.replicas` are in sync nothing more is
 committed, so replicas that leave then stay eligible (`elr`): they hold everything committed too. A
-replica that lost unsynced records leaves both sets; `last_known_elr` remembers it for the case that
-no other is left. A replica outside `isr` and `elr` is elected only by an unclean election.
+replica that may have lost unsynced records leaves both sets; `last_known_elr` remembers it for the
+case that no other is left, and until it proves that it lost none. A replica outside `isr` and `elr`
+is elected only by an unclean election, and one whose log cannot be used (`offline`) not at all.
 
 Each function returns the row itself when nothing changes; otherwise a row with a higher epoch.
 """
@@ -53,6 +54,84 @@ def without_unclean_replica(
     return _changed(row, _with_leader(after, is_active, rules))
 
 
+def restarted(
+    row: PartitionState,
+    node_id: NodeId,
+    is_active: IsActive,
+    rules: ElectionRules,
+    *,
+    kept_records: bool,
+) -> PartitionState:
+    """A broker's new process opens its logs again; whether it has all that it acknowledged."""
+    if node_id in row.offline:
+        offline = tuple(node for node in row.offline if node != node_id)
+        row = _changed(row, row._replace(offline=offline))
+    change = without_replica if kept_records else without_unclean_replica
+    return change(row, node_id, is_active, rules)
+
+
+def without_log(
+    row: PartitionState, node_id: NodeId, is_active: IsActive, rules: ElectionRules
+) -> PartitionState | None:
+    """A replica's log cannot be used. None: it is needed, for no other replica can lead.
+
+    A new leader epoch makes the leader forget how far the replica was.
+    """
+    offline = tuple(node for node in row.replicas if node in row.offline or node == node_id)
+    isr = tuple(node for node in row.isr if node != node_id)
+    after = _with_leader(_with_isr(row._replace(offline=offline), isr, rules), is_active, rules)
+    if node_id in row.isr and not _is_lossless(row, after):
+        return None
+    return row if after == row else _with_new_epoch(after)
+
+
+def without_records(
+    row: PartitionState, node_id: NodeId, is_active: IsActive, rules: ElectionRules
+) -> PartitionState | None:
+    """A replica is to start again with an empty log. None: its records are needed.
+
+    A new leader epoch makes the leader forget how far the replica was.
+    """
+    isr = tuple(node for node in row.isr if node != node_id)
+    after = _with_isr(row, isr, rules, lost=(node_id,))
+    remembered = tuple(node for node in after.last_known_elr if node != node_id)
+    offline = tuple(node for node in row.offline if node != node_id)
+    after = _with_leader(
+        after._replace(last_known_elr=remembered, offline=(*offline, node_id)), is_active, rules
+    )
+    if not _is_lossless(row, after):
+        return None
+    return _with_new_epoch(after._replace(offline=offline))
+
+
+def with_log(
+    row: PartitionState,
+    node_id: NodeId,
+    is_active: IsActive,
+    rules: ElectionRules,
+    *,
+    is_complete: bool,
+) -> PartitionState:
+    """A replica's log can be used again; a complete one holds all that the replica acknowledged."""
+    after = row._replace(offline=tuple(node for node in row.offline if node != node_id))
+    if is_complete and node_id in row.last_known_elr:
+        eligible = {*row.elr, node_id}
+        after = after._replace(
+            elr=tuple(node for node in row.replicas if node in eligible),
+            last_known_elr=tuple(node for node in row.last_known_elr if node != node_id),
+        )
+    if after.leader == NO_LEADER:
+        after = _with_leader(after, is_active, rules)
+    return _changed(row, after)
+
+
+def under_rules(row: PartitionState, rules: ElectionRules) -> PartitionState:
+    """The topic's settings changed. Where enough are in sync now, others fall behind."""
+    if row.leader == NO_LEADER or not (row.elr or row.last_known_elr):
+        return row
+    return _changed(row, _with_isr(row, row.isr, rules))
+
+
 def with_leader(row: PartitionState, is_active: IsActive, rules: ElectionRules) -> PartitionState:
     """A broker became active: elect a leader where there is none."""
     return row if row.leader != NO_LEADER else _changed(row, _with_leader(row, is_active, rules))
@@ -74,7 +153,9 @@ def with_isr(
 ) -> PartitionState:
     """The leader proposed an in-sync set that the controller accepts. The leader epoch stays."""
     ordered = tuple(node for node in row.replicas if node in isr)
-    return _changed(row, _with_isr(row, ordered, rules)._replace(is_recovering=is_recovering))
+    offline = tuple(node for node in row.offline if node not in isr)  # it fetched: its log is well
+    after = _with_isr(row, ordered, rules)._replace(is_recovering=is_recovering, offline=offline)
+    return _changed(row, after)
 
 
 # Rows without their epochs.
@@ -103,7 +184,7 @@ def _with_leader(row: PartitionState, is_active: IsActive, rules: ElectionRules)
     """Keep the leader if it can go on; else the first replica that can lead without loss."""
     if row.leader in row.isr and is_active(row.leader):
         return row
-    active = [node for node in row.replicas if is_active(node)]
+    active = [node for node in row.replicas if is_active(node) and node not in row.offline]
     for node in active:
         if node in row.isr:
             return row._replace(leader=node)
@@ -117,6 +198,11 @@ def _with_leader(row: PartitionState, is_active: IsActive, rules: ElectionRules)
     if rules.allows_unclean and active:
         return _uncleanly(row, active)
     return row._replace(leader=NO_LEADER)
+
+
+def _is_lossless(before: PartitionState, after: PartitionState) -> bool:
+    """Whether the partition has a leader with all that is committed."""
+    return after.leader != NO_LEADER and (before.is_recovering or not after.is_recovering)
 
 
 def _uncleanly(row: PartitionState, active: Sequence[NodeId]) -> PartitionState:

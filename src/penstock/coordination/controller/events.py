@@ -35,6 +35,7 @@ class PartitionState(NamedTuple):
     elr: tuple[NodeId, ...] = ()  # not in sync, and complete: nothing was committed since
     last_known_elr: tuple[NodeId, ...] = ()  # were in `elr` until they lost unsynced records
     is_recovering: bool = False  # the leader was elected uncleanly and has not settled its log
+    offline: tuple[NodeId, ...] = ()  # replicas whose log cannot be used: they are not elected
 
 
 # (type, name) in order of type; None is the default entity.

@@ -20,6 +20,7 @@ from penstock.coordination.controller.commands import (
     FenceBroker,
     ReassignPartitions,
     RegisterBroker,
+    ReportReplicas,
     StartSessions,
     UnregisterBroker,
 )
@@ -40,6 +41,7 @@ from penstock.coordination.controller.decide_partitions import (
     decide_alter_partitions,
     decide_elect_leaders,
     decide_reassign,
+    decide_report_replicas,
 )
 from penstock.coordination.controller.decide_topics import (
     decide_create_partitions,
@@ -85,8 +87,6 @@ class ControllerMachine:
                 return decide_elect_leaders(state, command)
             case ReassignPartitions():
                 return decide_reassign(state, command)
-            case AlterPartitions():
-                return decide_alter_partitions(state, command, self.settings)
             case AllocateProducerIds():
                 return _decide_allocate(state, command)
             case _:
@@ -106,6 +106,10 @@ class ControllerMachine:
                 return decide_unregister(state, command, self.settings)
             case StartSessions():
                 return decide_start_sessions(command, now)
+            case AlterPartitions():
+                return decide_alter_partitions(state, command, self.settings)
+            case ReportReplicas():
+                return decide_report_replicas(state, command, self.settings)
             case _:
                 assert_never(command)
 

@@ -33,6 +33,8 @@ def _validate_partition(state: ClusterState, partition: PartitionState) -> None:
     assert partition.leader == NO_LEADER or partition.leader in isr
     assert not set(isr) & set(partition.elr), "in sync or eligible, not both"
     assert not set(partition.elr) & set(partition.last_known_elr)
+    assert set(partition.offline) <= set(replicas)
+    assert not set(isr) & set(partition.offline), "a replica without a log is not in sync"
     if len(replicas) > 1:
         in_sync = [state.brokers[node] for node in isr if node in state.brokers]
         assert not any(broker.is_fenced for broker in in_sync), "a fenced broker is not in sync"

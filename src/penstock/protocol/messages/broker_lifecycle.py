@@ -1,6 +1,7 @@
 """What brokers send to the controller: registration, heartbeats, ISR changes, forwarded requests.
 
-BrokerRegistration, BrokerHeartbeat, AlterPartition, AllocateProducerIds, Envelope.
+BrokerRegistration, BrokerHeartbeat, AlterPartition, AssignReplicasToDirs, AllocateProducerIds,
+Envelope.
 """
 
 from collections.abc import Sequence
@@ -128,6 +129,57 @@ class AlterPartitionResponse(NamedTuple):
 
 
 ALTER_PARTITION: Final = bind(Api.ALTER_PARTITION, AlterPartitionRequest, AlterPartitionResponse)
+
+# AssignReplicasToDirs. Brokers have one directory; its reserved ids say how a replica is.
+
+UNASSIGNED_DIRECTORY: Final = UUID(int=0)  # the replica is to be filled again
+LOST_DIRECTORY: Final = UUID(int=1)  # its log cannot be used
+COMPLETE_DIRECTORY: Final = UUID(int=99)  # ours: its log holds all that the replica acknowledged
+
+
+class AssignedPartition(NamedTuple):
+    partition_index: int
+
+
+class AssignedTopic(NamedTuple):
+    topic_id: UUID | None
+    partitions: Sequence[AssignedPartition]
+
+
+class AssignedDirectory(NamedTuple):
+    id_: UUID | None  # None: unassigned
+    topics: Sequence[AssignedTopic]
+
+
+class AssignReplicasToDirsRequest(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    directories: Sequence[AssignedDirectory]
+
+
+class AssignedPartitionResult(NamedTuple):
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.none
+
+
+class AssignedTopicResult(NamedTuple):
+    topic_id: UUID | None
+    partitions: Sequence[AssignedPartitionResult]
+
+
+class AssignedDirectoryResult(NamedTuple):
+    id_: UUID | None
+    topics: Sequence[AssignedTopicResult]
+
+
+class AssignReplicasToDirsResponse(NamedTuple):
+    error_code: ErrorCode = ErrorCode.none
+    directories: Sequence[AssignedDirectoryResult] = ()
+
+
+ASSIGN_REPLICAS_TO_DIRS: Final = bind(
+    Api.ASSIGN_REPLICAS_TO_DIRS, AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+)
 
 # AllocateProducerIds.
 

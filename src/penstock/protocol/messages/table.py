@@ -87,6 +87,7 @@ _ROWS: Final[tuple[Message[Any, Any], ...]] = (
     broker_lifecycle.BROKER_REGISTRATION,
     broker_lifecycle.BROKER_HEARTBEAT,
     broker_lifecycle.ALTER_PARTITION,
+    broker_lifecycle.ASSIGN_REPLICAS_TO_DIRS,
     broker_lifecycle.ALLOCATE_PRODUCER_IDS,
     broker_lifecycle.ENVELOPE,
     api_versions.API_VERSIONS,

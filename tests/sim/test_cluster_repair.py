@@ -1,0 +1,188 @@
+"""Simulated clusters recover from lost power and bad disks by themselves, with all that counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.model import Offset
+from tests.support.cluster_simulation.clients import Reader
+from tests.support.cluster_simulation.scenario import TOPIC, Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from penstock.broker.partition import Partition
+    from penstock.coordination.controller.events import PartitionState
+    from tests.support.cluster_simulation.cluster import SimulatedBroker
+
+Start = Callable[..., Scenario]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Start three brokers and clients that write and read one partition of a topic."""
+    scenarios: list[Scenario] = []
+
+    def start(**options: Any) -> Scenario:
+        plain = {
+            "brokers": 3, "partitions": 1, "producers": 1, "transactions": False, "members": 0,
+            "flushes": False, "leaves_one_down": False, "most_delay_s": 0.001, "faults": (),
+        }  # fmt: skip
+        scenario = Scenario(1, tmp_path, monkeypatch, {**plain, **options})
+        scenarios.append(scenario)
+        scenario.begin()
+        scenario.run_for(2.0)
+        return scenario
+
+    yield start
+    for scenario in scenarios:
+        scenario.close()
+
+
+def row_of(scenario: Scenario) -> PartitionState:
+    """The partition as the broker knows it that has applied most."""
+    newest = max((each for _, each in scenario.cluster.running), key=lambda b: b.follower.applied)
+    return newest.image.state.topics[TOPIC].partitions[0]
+
+
+def broker_of(scenario: Scenario, node_id: int) -> SimulatedBroker:
+    return scenario.cluster.brokers[node_id - 1]
+
+
+def partition_of(broker: SimulatedBroker) -> Partition:
+    assert broker.running is not None
+    partition = broker.running.partitions.find(TOPIC, 0)
+    assert partition is not None
+    return partition
+
+
+def finish(scenario: Scenario) -> None:
+    """All serve, every producer makes progress, and what was acknowledged is read."""
+    scenario.heal()
+    scenario.check_end()
+
+
+def test_all_partitions_return_after_a_power_cut_of_all_brokers(start: Start) -> None:
+    scenario = start(flushes=True, partitions=3, transactions=True, members=1)
+    for broker in scenario.cluster.brokers:
+        broker.lose_power()
+    scenario.run_for(1.0)
+    for broker in scenario.cluster.brokers:
+        broker.start()
+    finish(scenario)
+
+
+def test_a_broker_joins_a_cluster_through_any_voter(start: Start) -> None:
+    scenario = start()
+    for voter in tuple(scenario.cluster.brokers):
+        broker = scenario.cluster.add(voter)
+        broker.start()
+        scenario.until(lambda broker=broker: broker.is_serving, "join")  # type: ignore[misc]  # a default argument binds it now
+
+
+def test_without_a_flush_policy_no_replica_claims_to_be_complete(start: Start) -> None:
+    scenario = start(flushes=False)
+    for broker in scenario.cluster.brokers:
+        assert not partition_of(broker).log.has_synced_marker
+        broker.lose_power()
+        broker.start()
+    scenario.until(lambda: all(each.is_serving for each in scenario.cluster.brokers), "serve")
+    scenario.run_for(5.0)
+    assert row_of(scenario).leader == -1
+    assert not row_of(scenario).isr
+
+
+def test_a_leader_whose_disk_fails_lets_another_lead_until_it_is_restarted(start: Start) -> None:
+    scenario = start()
+    leader = broker_of(scenario, row_of(scenario).leader)
+    leader.disk.bad_folder = f"{TOPIC}-0"
+    scenario.until(lambda: row_of(scenario).leader not in (-1, leader.node_id), "move the leader")
+    scenario.until(lambda: row_of(scenario).offline == (leader.node_id,), "show it as offline")
+    assert leader.is_serving
+    before = scenario.producers[0].acknowledged
+    scenario.until(lambda: scenario.producers[0].acknowledged > before, "go on")
+    leader.disk.bad_folder = None
+    leader.crash()
+    leader.start()
+    finish(scenario)
+    assert not row_of(scenario).offline
+
+
+def test_a_follower_whose_disk_fails_leaves_the_in_sync_set(start: Start) -> None:
+    scenario = start()
+    follower = broker_of(scenario, row_of(scenario).leader % 3 + 1)
+    follower.disk.bad_folder = f"{TOPIC}-0"
+    scenario.until(lambda: row_of(scenario).offline == (follower.node_id,), "show it as offline")
+    assert follower.node_id not in row_of(scenario).isr
+    follower.disk.bad_folder = None
+    follower.crash()
+    follower.start()
+    finish(scenario)
+
+
+def damage(broker: SimulatedBroker, change: Callable[[bytearray], None]) -> None:
+    """Change the bytes of a broker's log without its knowledge."""
+    (path,) = sorted((broker.cluster.folder / broker.host / f"{TOPIC}-0").glob("*.log"))
+    content = bytearray(path.read_bytes())
+    change(content)
+    with path.open("r+b") as file:
+        file.write(content)
+        file.truncate(len(content))
+
+
+def set_aside(broker: SimulatedBroker) -> list[Path]:
+    return list((broker.cluster.folder / broker.host).glob(f"{TOPIC}-0.*-damaged"))
+
+
+def cut_in_half(content: bytearray) -> None:
+    del content[len(content) // 2 :]
+
+
+def test_a_log_that_lost_records_while_its_broker_was_down_is_copied_again(start: Start) -> None:
+    scenario = start()
+    broker = broker_of(scenario, row_of(scenario).leader)
+    broker.stop()
+    scenario.until(lambda: broker.loop is None, "stop")
+    damage(broker, cut_in_half)
+    scenario.until(lambda: len(set_aside(broker)) == 1, "set the log aside")
+    finish(scenario)
+    assert broker.node_id in row_of(scenario).isr
+
+
+def alter_second_header(content: bytearray) -> None:
+    second = 12 + int.from_bytes(content[8:12])
+    content[second + 8 : second + 12] = bytes(4)  # its length
+
+
+def alter_a_record(content: bytearray) -> None:
+    content[-1] ^= 1
+
+
+def test_a_leader_that_cannot_read_its_log_lets_another_lead_and_copies_it(start: Start) -> None:
+    scenario = start()
+    leader = broker_of(scenario, row_of(scenario).leader)
+    damage(leader, alter_second_header)
+    reader = Reader(
+        scenario.cluster, scenario.history, "late", partitions=scenario.partitions, repeats=False,
+        start=Offset(8),
+    )  # fmt: skip
+    reading = reader.start(reader.run())
+    scenario.until(lambda: len(set_aside(leader)) == 1, "set the log aside")
+    scenario.until(reading.done, "read everything in spite of it")
+    finish(scenario)
+
+
+def test_a_leader_whose_records_no_follower_accepts_copies_them_from_another(start: Start) -> None:
+    scenario = start()
+    leader = broker_of(scenario, row_of(scenario).leader)
+    slow = broker_of(scenario, row_of(scenario).leader % 3 + 1)
+    slow.crash()
+    scenario.run_for(2.0)  # the other two go on
+    damage(leader, alter_a_record)
+    slow.start()
+    scenario.until(lambda: len(set_aside(leader)) == 1, "set the log aside")
+    finish(scenario)
