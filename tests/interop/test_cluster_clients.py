@@ -9,11 +9,13 @@ from uuid import uuid4
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # undeclared
 from kafka import KafkaConsumer, KafkaProducer
 
 from penstock.testing.embedded_cluster import EmbeddedCluster
 from tests.support.apache_kafka import run_tool
 
+JAVA = Path(__file__).parent / "java"
 COUNT = 30
 VALUES = [b"%d" % number for number in range(COUNT)]
 
@@ -105,3 +107,47 @@ def test_the_tools_of_apache_kafka_describe_the_quorum_and_topics_through_any_br
         kafka_libs, f"{tools}.TopicCommand", *server, "--describe", "--topic", topic
     )
     assert "ReplicationFactor: 3" in described
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("broker", [1, 2, 3])
+def test_the_admin_client_of_java_works_through_any_broker(
+    penstock_cluster: EmbeddedCluster, kafka_libs: Path, broker: int
+) -> None:
+    topic = f"admin-{broker}-{uuid4().hex[:8]}"
+    bootstrap = penstock_cluster.brokers[broker].bootstrap
+    said = run_tool(kafka_libs, str(JAVA / "ClusterAdmin.java"), bootstrap, topic)
+    assert said.splitlines() == [
+        "brokers [1, 2, 3]",
+        "voters [1, 2, 3]",
+        "replicas 3",
+        "partitions 3",
+        "retention 3600000",
+        "start 4",
+        "end 10",
+        "logs 3",
+        "election ElectionNotNeededException",
+        "reassignments 0",
+        "deleted true",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+def test_the_election_tool_of_apache_kafka_returns_leaders_to_their_preferred_replicas(
+    penstock_cluster: EmbeddedCluster, kafka_libs: Path
+) -> None:
+    cluster, topic = penstock_cluster, f"elected-{uuid4().hex[:8]}"
+    new = NewTopic(topic, num_partitions=3)
+    cluster.admin.create_topics([new])[topic].result(30)
+    cluster.restart(2)
+    cluster.wait_in_sync(topic)
+    assert {cluster.leader(topic, index) for index in range(3)} == {1, 3}
+    tool = "org.apache.kafka.tools.LeaderElectionCommand"
+    words = ("--election-type", "preferred", "--all-topic-partitions")
+    said = run_tool(kafka_libs, tool, "--bootstrap-server", cluster.bootstrap, *words)
+    assert f"{topic}-" in said
+    assert {cluster.leader(topic, index) for index in range(3)} == {1, 2, 3}

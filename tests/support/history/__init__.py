@@ -7,6 +7,7 @@ what readers saw. Unknown outcomes stay unknown: the checker accepts both.
 
 from tests.support.history.checker import check
 from tests.support.history.record import (
+    Changed,
     Committed,
     Fetched,
     History,
@@ -14,10 +15,13 @@ from tests.support.history.record import (
     Owned,
     Produced,
     Read,
+    Seen,
     Transaction,
+    read_operation,
 )
 
 __all__ = [
+    "Changed",
     "Committed",
     "Fetched",
     "History",
@@ -25,6 +29,8 @@ __all__ = [
     "Owned",
     "Produced",
     "Read",
+    "Seen",
     "Transaction",
     "check",
+    "read_operation",
 ]

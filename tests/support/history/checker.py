@@ -9,12 +9,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tests.support.history.record import (
+    Changed,
     Committed,
     Fetched,
     Outcome,
     Owned,
     Produced,
     Read,
+    Seen,
     Transaction,
 )
 
@@ -41,6 +43,7 @@ def check(history: History, *, reads_are_complete: bool = True) -> list[str]:
         *_transactions_are_whole(history, reads_are_complete=reads_are_complete),
         *_commits_never_go_back(history),
         *_one_owner_per_generation(history),
+        *_acknowledged_changes_stay(history),
     ]
     return broken[:20]
 
@@ -168,3 +171,21 @@ def _one_owner_per_generation(history: History) -> Iterator[str]:
                 f"{owned.topic}-{owned.partition} was assigned to {owner} and to {owned.member} in"
                 f" generation {owned.generation} of {owned.group}"
             )
+
+
+def _acknowledged_changes_stay(history: History) -> Iterator[str]:
+    """In the end there is the last acknowledged value, or one whose change is unknown.
+
+    An unknown change may take effect at any later time.
+    """
+    acknowledged: dict[str, str] = {}
+    unknown: dict[str, set[str]] = defaultdict(set)
+    for changed in history.of(Changed):
+        if changed.outcome == Outcome.ACKNOWLEDGED:
+            acknowledged[changed.key] = changed.value
+        elif changed.outcome == Outcome.UNKNOWN:
+            unknown[changed.key].add(changed.value)
+    for seen in history.of(Seen):
+        last = acknowledged.get(seen.key, "")
+        if seen.value not in (last, *unknown[seen.key]):
+            yield f"{seen.key} was changed to {last!r}, and is {seen.value!r}"

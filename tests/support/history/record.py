@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,8 +89,25 @@ class Owned:
     partition: int
 
 
-Operation = Produced | Transaction | Read | Committed | Fetched | Owned
-_TYPES = {each.__name__: each for each in (Produced, Transaction, Read, Committed, Fetched, Owned)}
+@dataclass(slots=True)
+class Changed:
+    """A client gave something in the metadata a new value. One client changes it, step by step."""
+
+    key: str
+    value: str
+    outcome: Outcome = Outcome.UNKNOWN
+
+
+@dataclass(slots=True)
+class Seen:
+    """The value of something in the metadata after all changes; empty if it is not there."""
+
+    key: str
+    value: str
+
+
+Operation = Produced | Transaction | Read | Committed | Fetched | Owned | Changed | Seen
+_TYPES = {each.__name__: each for each in get_args(Operation)}
 
 
 @dataclass(slots=True)
@@ -120,9 +137,14 @@ class History:
         history = cls()
         with path.open() as file:
             for line in file:
-                row = json.loads(line)
-                kind = _TYPES[row.pop("kind")]
-                if "outcome" in row:
-                    row["outcome"] = Outcome(row["outcome"])
-                history.add(kind(**row))
+                history.add(read_operation(json.loads(line)))
         return history
+
+
+def read_operation(row: dict[str, Any]) -> Operation:
+    """One line that `History.save`, or a client in another language, wrote."""
+    fields = {name: value for name, value in row.items() if name != "kind"}
+    if "outcome" in fields:
+        fields["outcome"] = Outcome(fields["outcome"])
+    operation: Operation = _TYPES[row["kind"]](**fields)
+    return operation

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.history import (
+    Changed,
     Committed,
     Fetched,
     History,
@@ -12,6 +13,7 @@ from tests.support.history import (
     Owned,
     Produced,
     Read,
+    Seen,
     Transaction,
     check,
 )
@@ -60,6 +62,17 @@ FINE = {
         Fetched("g", 2, "n", "t", 0, 9),
         Fetched("g", 3, "n", "t", 0, 5),
     ],
+    "the last acknowledged change stays": [
+        Changed("k", "1", ACKNOWLEDGED),
+        Changed("k", "2", ACKNOWLEDGED),
+        Changed("k", "3", REFUSED),
+        Seen("k", "2"),
+    ],
+    "an unknown change takes effect late": [
+        Changed("k", "1", UNKNOWN),
+        Changed("k", "2", ACKNOWLEDGED),
+        Seen("k", "1"),
+    ],
     "another generation, another owner": [
         Owned("g", 1, "m", "t", 0),
         Owned("g", 2, "n", "t", 0),
@@ -86,6 +99,11 @@ BROKEN = {
         read("a", 0),
     ],
     "and n fetched": [commit(5), Fetched("g", 2, "n", "t", 0, 4)],
+    "k was changed to '2', and is '1'": [
+        Changed("k", "1", ACKNOWLEDGED),
+        Changed("k", "2", ACKNOWLEDGED),
+        Seen("k", "1"),
+    ],
     "was assigned to m and to n": [Owned("g", 1, "m", "t", 0), Owned("g", 1, "n", "t", 0)],
 }
 
