@@ -1,4 +1,4 @@
-"""The rules of commits over HTTP, and the codecs of the consumer protocol."""
+"""The rules of commits over HTTP."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,13 +10,6 @@ from penstock.gateway.groups.commit_rules import (
     decide_commit,
     read_version,
     write_version,
-)
-from penstock.gateway.groups.consumer_protocol import (
-    assign_ranges,
-    read_assignment,
-    read_subscription,
-    write_assignment,
-    write_subscription,
 )
 from penstock.model import Millis, Offset, TopicPartition
 
@@ -72,35 +65,3 @@ def test_a_version_is_read_as_it_was_written(offset: int, version: int) -> None:
 @given(st.text(max_size=40))
 def test_metadata_of_others_is_version_0(text: str) -> None:
     assert read_version(Offset(7), text).version == 0 or text.startswith("penstock:")
-
-
-NAMES = st.text("abc.-_", min_size=1, max_size=5)
-
-
-@given(st.lists(NAMES, unique=True, max_size=6))
-def test_subscriptions_are_read_as_they_were_written(topics: list[str]) -> None:
-    assert read_subscription(write_subscription(topics)) == tuple(sorted(topics))
-
-
-@given(st.lists(st.builds(TopicPartition, NAMES, st.integers(0, 99)), unique=True, max_size=9))
-def test_assignments_are_read_as_they_were_written(partitions: list[TopicPartition]) -> None:
-    assert read_assignment(write_assignment(partitions)) == tuple(sorted(partitions))
-
-
-@given(
-    st.dictionaries(NAMES, st.lists(NAMES, unique=True, max_size=3), min_size=1, max_size=5),
-    st.dictionaries(NAMES, st.integers(0, 7), max_size=5),
-)
-def test_each_partition_is_assigned_once_to_a_member_that_wants_it(
-    members: dict[str, list[str]], partitions: dict[str, int]
-) -> None:
-    assigned = assign_ranges(members, partitions)
-    wanted = {topic for topics in members.values() for topic in topics}
-    all_assigned = [each for some in assigned.values() for each in some]
-    assert sorted(all_assigned) == sorted(
-        TopicPartition(topic, index)
-        for topic in wanted
-        for index in range(partitions.get(topic, 0))
-    )
-    for member, some in assigned.items():
-        assert {topic for topic, _ in some} <= set(members[member])

@@ -79,9 +79,9 @@ def test_a_member_reads_commits_and_goes_on_after_it_left(
 
 def test_a_member_and_a_kafka_client_share_a_group(http: httpx.Client, penstock: Platform) -> None:
     topic, group = penstock.make_topic(partitions=4), penstock.name("group")
-    name = subscribe(http, group, topics=[topic])["member"]
+    name = subscribe(http, group, topics=[topic], session_timeout_ms=6_000)["member"]
     settings = {"bootstrap.servers": penstock.bootstrap, "group.id": group}
-    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer = Consumer({**settings, "heartbeat.interval.ms": 300})
     consumer.subscribe([topic])
 
     def is_shared() -> bool:
@@ -141,6 +141,58 @@ def test_a_pattern_names_topics_and_latest_skips_old_events(
     http.delete(f"/consumer-groups/{group}/members/{member['member']}")
 
 
+def test_a_pattern_follows_topics_and_partitions_that_are_added(
+    http: httpx.Client, penstock: Platform
+) -> None:
+    stem, group = penstock.name("later"), penstock.name("group")
+    name = subscribe(http, group, pattern=f"{stem}-.*", session_timeout_ms=6_000)["member"]
+
+    def assigned() -> list[tuple[str, int]]:
+        member = http.get(f"/consumer-groups/{group}/members/{name}").json()
+        return [(row["topic"], row["partition"]) for row in member["assignment"] or []]
+
+    assert assigned() == []
+    http.post("/topics", json={"name": f"{stem}-a", "partitions": 1})
+    until(lambda: assigned() == [(f"{stem}-a", 0)])
+    http.patch(f"/topics/{stem}-a", json={"partitions": 2})
+    until(lambda: assigned() == [(f"{stem}-a", 0), (f"{stem}-a", 1)])
+    produce(http, f"{stem}-a", "new", partition=1)
+    (event,) = read(http, group, name, max_wait_ms=10_000)
+    assert event["value"] == "new"
+    http.delete(f"/consumer-groups/{group}/members/{name}")
+
+
+UNREADABLE = {"value_base64": "AAD///8C"}  # names a schema that does not exist
+
+
+@pytest.mark.parametrize(
+    ("on_decode_error", "returned", "quarantined"),
+    [("quarantine", 2, 1), ("skip", 2, 0), ("return", 3, 0)],
+)
+def test_an_event_that_cannot_be_decoded_is_quarantined_as_the_client_does(
+    http: httpx.Client, penstock: Platform, on_decode_error: str, returned: int, quarantined: int
+) -> None:
+    topic, group = penstock.make_topic(), penstock.name("group")
+    records = [{"value": 1}, {"key": "k", **UNREADABLE}, {"value": 3}]
+    http.post(f"/topics/{topic}/produce", json={"records": records})
+    name = subscribe(http, group, topics=[topic], on_decode_error=on_decode_error)["member"]
+    events = read(http, group, name, max_wait_ms=10_000)
+    assert len(events) == returned
+    assert [event["value"] for event in events if "error" not in event] == [1, 3]
+    (row,) = http.get(f"/consumer-groups/{group}/members/{name}").json()["assignment"]
+    assert row["position"] == 3
+    http.delete(f"/consumer-groups/{group}/members/{name}")
+    answer = http.get(f"/topics/{topic}.quarantine/partitions/0/events")
+    assert answer.status_code == (200 if quarantined else 404)
+    for event in answer.json().get("events", []):
+        headers = dict(event["headers"])
+        assert event["value_base64"] == UNREADABLE["value_base64"]
+        assert headers["penstock.quarantine.topic"] == topic
+        assert headers["penstock.quarantine.offset"] == "1"
+        assert headers["penstock.quarantine.client"] == group
+        assert headers["penstock.quarantine.reason"] == "unknown_schema"
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -150,6 +202,8 @@ def test_a_pattern_names_topics_and_latest_skips_old_events(
         {"pattern": "("},
         {"topics": ["a"], "session_timeout_ms": 1},
         {"topics": ["a"], "auto_offset_reset": "none"},
+        {"topics": ["a"], "on_decode_error": "ignore"},
+        {"pattern": "(a)\\1"},  # what RE2 does not have
     ],
 )
 def test_an_invalid_subscription_is_refused(http: httpx.Client, body: dict[str, Any]) -> None:

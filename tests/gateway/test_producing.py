@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from penstock.client.registry import Registry
 from penstock.gateway.produce.key_placement import murmur2
 from penstock.schemas.model import SchemaText, SchemaType
+from penstock.serde.frame import SchemaId, write_prefix
 from penstock.testing.platform import Platform
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "cents", "type": "long"}]}
@@ -119,6 +120,52 @@ def test_a_schema_text_is_registered_and_values_are_written_with_it(
     results = produce(http, topic, {"records": [by_id, by_version, wrong]})
     assert results[2]["error"]["code"] == "invalid_value"
     assert [event["value"]["cents"] for event in events(http, topic)] == [5, 6, 7]
+
+
+RULE = {"name": "enc", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD"}
+
+
+def register_with_rule(registry: Registry, topic: str, on_failure: str) -> int:
+    rules = {"domainRules": [{**RULE, "tags": ["PII"], "onFailure": on_failure}]}
+    body = {"schema": json.dumps(ORDER), "ruleSet": rules}
+    return int(registry.api.register(f"{topic}-value", body)["id"])
+
+
+@pytest.mark.parametrize("form", ["id", "version", "text"])
+def test_a_schema_with_a_write_rule_is_refused_by_the_name_of_the_rule(
+    http: httpx.Client, penstock: Platform, registry: Registry, form: str
+) -> None:
+    topic = penstock.make_topic()
+    schema_id = register_with_rule(registry, topic, "NONE,NONE")
+    forms: dict[str, dict[str, Any]] = {
+        "id": {"value_schema_id": schema_id},
+        "version": {"value_schema_version": 1},
+        "text": {"value_schema": ORDER},
+    }
+    refused, written = produce(
+        http, topic, {"records": [{"value": {"cents": 5}, **forms[form]}, {"value": {"cents": 6}}]}
+    )
+    assert refused["error"]["code"] == "invalid_schema"
+    assert "nothing was written" in refused["error"]["message"]
+    assert "'enc'" in refused["error"]["message"]
+    assert written == {"partition": 0, "offset": 0}
+    assert [event["value"] for event in events(http, topic)] == [{"cents": 6}]
+
+
+@pytest.mark.parametrize("on_failure", ["ERROR,NONE", "NONE,ERROR"])
+def test_a_value_whose_schema_has_a_read_rule_is_decoded_only_if_the_rule_may_fail(
+    http: httpx.Client, penstock: Platform, registry: Registry, on_failure: str
+) -> None:
+    topic = penstock.make_topic()
+    schema_id = register_with_rule(registry, topic, on_failure)
+    framed = base64.b64encode(write_prefix(SchemaId(schema_id)) + b"\x0a").decode()
+    produce(http, topic, {"value_base64": framed})
+    (event,) = events(http, topic)
+    if on_failure == "ERROR,NONE":
+        assert event["value"] == {"cents": 5}
+    else:
+        assert event["value_base64"] == framed
+        assert "the rule 'enc'" in str(event["error"])
 
 
 def test_avro_values_come_back_as_they_were_given(http: httpx.Client, penstock: Platform) -> None:

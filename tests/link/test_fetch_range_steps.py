@@ -97,7 +97,7 @@ class World:
         partition = FetchedPartition(0, code, self.end, self.end, records=records)
         rows = [] if fate == "throttled" else [partition]
         throttle_ms = 5 if fate == "throttled" else 0
-        topics = [FetchedTopic(self.topic_id.bytes, rows)]
+        topics = [FetchedTopic(fetch.topics[0].topic, rows)]
         return FetchResponse(topics=topics, throttle_time_ms=throttle_ms)
 
     def _records(self, offset: int, max_bytes: int, *, cut: bool) -> bytes:

@@ -35,7 +35,7 @@ class Node:
                 rebalance_ms=3_000,
                 heartbeat_ms=100,
             ),
-            metadata=name.encode,
+            metadata=lambda: self.name.encode(),
             assign=elect,
             on_joined=self.joined,
             on_lost=self.lost,
@@ -122,6 +122,19 @@ def test_joined_and_lost_alternate(server: Any) -> None:
         kinds = [event.split()[0] for event in first.events]
         assert kinds == ["joined", "lost"] * (len(kinds) // 2)
         assert "joined a" in first.events
+
+    asyncio.run(scenario())
+
+
+def test_a_member_whose_metadata_changed_joins_again(server: Any) -> None:
+    async def scenario() -> None:
+        nodes = [Node(server.bootstrap, "changes", name) for name in ("b", "c")]
+        assert await agree(nodes) == "b"
+        nodes[1].name = "a"
+        nodes[1].member.rejoin()
+        await until(lambda: all(node.primary == "a" for node in nodes))
+        for node in nodes:
+            await node.member.leave()
 
     asyncio.run(scenario())
 

@@ -152,6 +152,23 @@ def test_a_silent_server_times_out(kind: str) -> None:
         connect_either(kind, address)
 
 
+def test_a_handshake_whose_coroutine_is_closed_does_not_wait_for_the_transport() -> None:
+    def behave(taken: socket.socket) -> None:
+        while taken.recv(1000):
+            continue
+
+    async def close_while_connecting(address: Address) -> None:
+        connecting = asyncio.create_task(aio.AsyncLink.connect(address))
+        await asyncio.sleep(0.1)
+        coroutine: Any = connecting.get_coro()
+        coroutine.close()
+        connecting.cancel()
+        await asyncio.wait((connecting,))
+
+    with impostor(behave) as address:
+        asyncio.run(close_while_connecting(address))
+
+
 @pytest.fixture
 def server_address(server: object) -> Address:
     (address,) = read_bootstrap(server.bootstrap)  # type: ignore[attr-defined]  # either broker

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.fetch_range import OffsetOutOfRange
+from penstock.model import TopicPartition
 from penstock.serde.errors import (
     ArgumentError,
     ClientError,
@@ -95,6 +96,11 @@ def bad_request(message: str, code: str = "invalid_request") -> GatewayError:
 
 def not_found(code: str, message: str) -> GatewayError:
     return GatewayError(404, code, message)
+
+
+def unknown_partition(partition: TopicPartition, count: int) -> GatewayError:
+    message = f"topic {partition.topic} has no partition {partition.partition}: it has {count}"
+    return not_found("unknown_topic_or_partition", message)
 
 
 def too_large(message: str) -> GatewayError:

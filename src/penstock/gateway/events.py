@@ -29,16 +29,25 @@ _encode = msgspec.json.Encoder().encode
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
+class UnreadableRecord(NamedTuple):
+    """A record that cannot be decoded, and why."""
+
+    record: Record
+    side: Side
+    error: DecodeError
+
+
 class RenderedEvent(NamedTuple):
     """One event as JSON on one line."""
 
     offset: int
     text: bytes
+    unreadable: UnreadableRecord | None = None
 
 
 def needs_schema(record: Record) -> bool:
     """Whether rendering it may ask the registry, and so may block."""
-    return _is_framed(record, Side.VALUE, record.value) or _is_framed(record, Side.KEY, record.key)
+    return is_framed(record, Side.VALUE, record.value) or is_framed(record, Side.KEY, record.key)
 
 
 class EventRenderer:
@@ -65,9 +74,11 @@ class EventRenderer:
         value_error = self._add_side(event, partition.topic, Side.VALUE, record)
         event["headers"] = [[name, header_value(value)] for name, value in record.headers]
         error, side = (key_error, Side.KEY) if key_error else (value_error, Side.VALUE)
-        if error is not None:
-            event["error"] = {"code": str(error.reason), "message": error.detail, "side": str(side)}
-        return RenderedEvent(record.offset, _encode(event))
+        if error is None:
+            return RenderedEvent(record.offset, _encode(event))
+        event["error"] = {"code": str(error.reason), "message": error.detail, "side": str(side)}
+        unreadable = UnreadableRecord(record, side, error)
+        return RenderedEvent(record.offset, _encode(event), unreadable)
 
     def _add_side(
         self, event: dict[str, Any], topic: str, side: Side, record: Record
@@ -76,7 +87,7 @@ class EventRenderer:
         if content is None:
             event[side] = None
             return None
-        if _is_framed(record, side, content):
+        if is_framed(record, side, content):
             return self._add_framed(event, topic, side, content, record)
         plain = _text(content) if side is Side.KEY else _json(content)
         if plain is None:
@@ -89,7 +100,7 @@ class EventRenderer:
         self, event: dict[str, Any], topic: str, side: Side, content: bytes, record: Record
     ) -> DecodeError | None:
         try:
-            value = self._deserializer(topic, side).deserialize(content, record.headers)
+            value = self.deserializer(topic, side).deserialize(content, record.headers)
             event[side] = msgspec.Raw(_encode(value))
         except DecodeError as error:
             event[f"{side}_base64"] = b64encode(content).decode()
@@ -98,7 +109,8 @@ class EventRenderer:
             event[f"{side}_schema_id"] = int.from_bytes(content[1:PREFIX_BYTES], "big")
         return None
 
-    def _deserializer(self, topic: str, side: Side) -> Deserializer:
+    def deserializer(self, topic: str, side: Side) -> Deserializer:
+        """What reads the keys or values of a topic as they were written."""
         known = self._deserializers.get((topic, side))
         if known is None:
             if len(self._deserializers) >= _TOPICS_MAX:
@@ -116,7 +128,8 @@ def header_value(value: bytes | None) -> Any:
     return {"base64": b64encode(value).decode()} if text is None else text
 
 
-def _is_framed(record: Record, side: Side, content: bytes | None) -> bool:
+def is_framed(record: Record, side: Side, content: bytes | None) -> bool:
+    """Whether a key or value names its schema, or looks so."""
     if content is None:
         return False
     has_prefix = len(content) >= PREFIX_BYTES and content[0] == ID_MAGIC

@@ -20,6 +20,7 @@ from penstock.gateway.errors import (
 )
 from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.groups.group_offsets import GroupOffsets
+from penstock.gateway.groups.group_quarantine import GroupQuarantine
 from penstock.gateway.groups.living_members import Members
 from penstock.gateway.json_responses import error_response
 from penstock.gateway.produce.gateway_producer import GatewayProducer
@@ -36,7 +37,10 @@ _BELOW: Final = (Refused, OSError, Malformed, ClientError)
 
 
 def build(
-    node: GatewayNode, producer: GatewayProducer, routers: Sequence[APIRouter] = ()
+    node: GatewayNode,
+    producer: GatewayProducer,
+    quarantine: GroupQuarantine,
+    routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
     """The application; `routers` are those of other parts, such as streams."""
     app = FastAPI(
@@ -47,7 +51,7 @@ def build(
         redoc_url=None,
         openapi_url=None,
     )
-    members = Members(node)
+    members = Members(node, quarantine)
     for router in (
         topics.describing(node),
         topics.changing(node),
@@ -59,11 +63,13 @@ def build(
         *routers,
     ):
         app.include_router(router)
-    _add_error_handlers(app)
+    add_error_handlers(app)
     return app
 
 
-def _add_error_handlers(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
+    """Respond to every failure in the gateway's own form."""
+
     @app.exception_handler(GatewayError)
     async def on_declined(_request: Request, error: GatewayError) -> Response:
         return error_response(error)

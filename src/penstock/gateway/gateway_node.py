@@ -10,29 +10,35 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.client.registry import Registry
 from penstock.gateway.cluster_pool import ClusterPool
 from penstock.gateway.events import EventRenderer, RenderedEvent, needs_schema
-from penstock.gateway.kafka.fetch import CommittedBatches, FetchLimits, fetch_partitions
 from penstock.gateway.settings import GatewaySettings
+from penstock.gateway.topic_watch import TopicWatch
+from penstock.gateway.visible_records import VisibleRecords, opened_bytes_max, visible_records
 from penstock.link.aio import AsyncCluster
+from penstock.link.fetch_once import CommittedBatches, fetch_partitions
+from penstock.link.fetch_request import FetchLimits
 from penstock.link.routing import Operation
 from penstock.link.settings import LinkSettings, link_settings
+from penstock.link.topic_admin import describe_topics
 from penstock.model import Millis, Offset, TopicPartition
+from penstock.protocol.messages.fetch import FetchedAbort
 from penstock.protocol.records import Record
 
 if TYPE_CHECKING:
-    from penstock.gateway.kafka.group_admin import CommittingMember
+    from penstock.link.offsets import CommittingMember
 
 logger: Final = logging.getLogger(__name__)
 
 RETRY_MS: Final = 5_000  # how long an operation retries; then the client is asked to
-REGISTRY_S: Final = 5.0
+REGISTRY_S: Final = 10.0
 THREADS_MAX: Final = 8
 _POLL_MS: Final = 100  # between fetches where no connection is left to wait on
-_INLINE_BYTES_MAX: Final = 256 << 10  # more than this is rendered in a thread
+_INLINE_BYTES_MAX: Final = 256 << 10  # more than this is opened and rendered in a thread
 T = TypeVar("T")
 
 
@@ -49,6 +55,7 @@ class GatewayNode:
         self.renderer: Final = EventRenderer(self.schemas)
         self.counts: Final[Counter[str]] = Counter()  # by name, published as metrics
         self.is_stopping: bool = False
+        self.topic_watch: Final = TopicWatch(lambda: self.run(describe_topics()))
         wait_ms = settings.wait_ms_max + RETRY_MS
         self._waiting = ClusterPool(lambda: self.connect(request_timeout_ms=wait_ms))
         self._threads = ThreadPoolExecutor(THREADS_MAX, "gateway")
@@ -89,6 +96,15 @@ class GatewayNode:
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Do work that may block; as many at a time as there are threads, the rest waits."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def open(
+        self, batches: memoryview, aborted: Sequence[FetchedAbort], start: Offset, bytes_max: int
+    ) -> VisibleRecords:
+        """The records that a reader sees. Malformed if they are not records."""
+        work = partial(visible_records, batches, aborted, start, bytes_max=bytes_max)
+        if opened_bytes_max(batches) <= _INLINE_BYTES_MAX:
+            return work()
+        return await self.in_thread(work)
 
     async def render(
         self, partition: TopicPartition, records: Sequence[Record]

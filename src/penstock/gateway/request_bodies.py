@@ -16,6 +16,9 @@ GroupName = Annotated[
     str, Path(description="A consumer group; slashes in it as %2F."), BeforeValidator(unquote)
 ]
 
+SubjectName = Annotated[
+    str, Path(description="A subject; slashes in it as %2F."), BeforeValidator(unquote)
+]
 MemberName = Annotated[
     str, Path(description="A member, as subscribe returned it."), BeforeValidator(unquote)
 ]

@@ -5,13 +5,17 @@ removed are gaps, which `end_offset` covers.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from penstock.errors import Malformed
 from penstock.model import Offset
-from penstock.protocol.batch import BatchHeader, iterate_headers
+from penstock.protocol.batch import HEADER_BYTES, BatchHeader, iterate_headers
+from penstock.protocol.compression import decompressed_size_limit
 from penstock.protocol.control_records import read_marker
 from penstock.protocol.messages.fetch import FetchedAbort
-from penstock.protocol.records import Record, iterate_records
+from penstock.protocol.records import OPENED_BYTES_MAX, Record, iterate_records
+
+RECORDS_MAX: Final = 10_000  # at a time: a small batch may have millions of empty records
 
 
 class VisibleRecords(NamedTuple):
@@ -30,7 +34,8 @@ def visible_records(
 ) -> VisibleRecords:
     """The records from `start` on, at least one, until they have `bytes_max` bytes.
 
-    A batch that was cut at the end is not read; the next fetch returns it whole.
+    With `bytes_max` there are RECORDS_MAX at most. A batch that was cut at the end is not read; the
+    next fetch returns it whole.
     """
     records: list[Record] = []
     end_offset, size_bytes = start, 0
@@ -40,12 +45,29 @@ def visible_records(
                 if record.offset < start:
                     continue
                 record_bytes = len(record.key or b"") + len(record.value or b"")
-                if records and bytes_max is not None and size_bytes + record_bytes > bytes_max:
+                size_bytes += record_bytes
+                if bytes_max is not None and _is_full(len(records), size_bytes, bytes_max):
                     return VisibleRecords(records, Offset(record.offset))
                 records.append(record)
-                size_bytes += record_bytes
         end_offset = max(end_offset, header.end_offset)
     return VisibleRecords(records, end_offset)
+
+
+def _is_full(count: int, next_size_bytes: int, bytes_max: int) -> bool:
+    """Whether one record more would be too many."""
+    return count >= RECORDS_MAX or (count > 0 and next_size_bytes > bytes_max)
+
+
+def opened_bytes_max(batches: memoryview) -> int:
+    """The memory that the records can take when they are decompressed, by the headers."""
+    size_bytes = 0
+    for position, header in iterate_headers(batches):
+        packed = batches[position + HEADER_BYTES : position + header.size_bytes]
+        try:
+            size_bytes += decompressed_size_limit(header.codec, packed, max_bytes=OPENED_BYTES_MAX)
+        except Malformed:  # raised again when it is opened, unless its transaction was aborted
+            size_bytes += OPENED_BYTES_MAX
+    return size_bytes
 
 
 def _batches(

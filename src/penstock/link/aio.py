@@ -83,7 +83,7 @@ class AsyncLink(asyncio.BufferedProtocol):
         try:
             await link.handshake()
         except BaseException:
-            await link.close()
+            link.abort()  # without a wait: the coroutine may be closed with its loop
             raise
         return link
 

@@ -1,26 +1,25 @@
-"""Operations on a cluster as a whole: its brokers, its partitions, and the voters of its metadata.
+"""Operations on a cluster as a whole: its brokers, and the voters of its metadata.
 
 Any broker takes these requests; those that only the controller can answer are forwarded to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.operation import Request, Steps, request_of
 from penstock.link.routing import Routes, operation
+from penstock.model import TopicPartition
 from penstock.protocol.messages.cluster import (
     DESCRIBE_CLUSTER,
+    ELECT_LEADERS,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    ElectionResult,
+    ElectionTopic,
+    ElectLeadersRequest,
 )
-from penstock.protocol.messages.configs import (
-    DESCRIBE_CONFIGS,
-    ConfigsToDescribe,
-    DescribeConfigsRequest,
-)
-from penstock.protocol.messages.metadata import METADATA, MetadataRequest, MetadataTopic
 from penstock.protocol.messages.quorum import (
     ADD_RAFT_VOTER,
     DESCRIBE_QUORUM,
@@ -36,8 +35,6 @@ from penstock.protocol.messages.quorum import (
 )
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-MIN_INSYNC: Final = "min.insync.replicas"
-TOPIC: Final = 2  # resource type
 CHANGE_TIMEOUT_MS: Final = 10_000
 
 
@@ -50,11 +47,13 @@ class VoterPlace(NamedTuple):
 
 
 @operation
-def describe_brokers(routes: Routes) -> Steps[DescribeClusterResponse]:
-    """The cluster's id and its brokers, also those that are fenced."""
+def describe_cluster(
+    routes: Routes, *, with_fenced: bool = False
+) -> Steps[DescribeClusterResponse]:
+    """The cluster's id and its brokers, those that are fenced too if `with_fenced`."""
 
     def attempt() -> Steps[DescribeClusterResponse]:
-        body = DescribeClusterRequest(include_fenced_brokers=True)
+        body = DescribeClusterRequest(include_fenced_brokers=with_fenced)
         response = yield from routes.send_to_any(request_of(DESCRIBE_CLUSTER, body))
         _accept(response.error_code, response.error_message, "describe the cluster")
         return response
@@ -63,33 +62,23 @@ def describe_brokers(routes: Routes) -> Steps[DescribeClusterResponse]:
 
 
 @operation
-def describe_all_topics(routes: Routes) -> Steps[list[MetadataTopic]]:
-    """Every topic with the leaders and replicas of its partitions."""
+def elect_preferred_leaders(
+    routes: Routes, partitions: Mapping[str, Sequence[int]]
+) -> Steps[dict[TopicPartition, ElectionResult]]:
+    """Let the preferred replicas of these partitions lead: what became of each."""
+    topics = [ElectionTopic(name, indexes) for name, indexes in partitions.items()]
+    body = ElectLeadersRequest(topics, CHANGE_TIMEOUT_MS)
 
-    def attempt() -> Steps[list[MetadataTopic]]:
-        body = MetadataRequest(None, allow_auto_topic_creation=False)
-        response = yield from routes.send_to_any(request_of(METADATA, body, version_min=4))
-        return [topic for topic in response.topics if isinstance(topic, MetadataTopic)]
-
-    return (yield from routes.with_retries("describe topics", attempt, lambda: None))
-
-
-@operation
-def min_insync_replicas(routes: Routes, topics: Sequence[str]) -> Steps[dict[str, int]]:
-    """How many replicas a write with acks=all requires, by topic."""
-
-    def attempt() -> Steps[dict[str, int]]:
-        resources = [ConfigsToDescribe(TOPIC, name, [MIN_INSYNC]) for name in topics]
-        request = request_of(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources), version_min=1)
-        response = yield from routes.send_to_any(request)
+    def attempt() -> Steps[dict[TopicPartition, ElectionResult]]:
+        response = yield from routes.send_to_any(request_of(ELECT_LEADERS, body))
+        _accept(response.error_code, None, "elect leaders")
         return {
-            row.resource_name: int(config.value)
-            for row in response.results
-            for config in row.configs
-            if config.name == MIN_INSYNC and config.value is not None
+            TopicPartition(topic.topic, row.partition_id): row
+            for topic in response.replica_election_results
+            for row in topic.partition_result
         }
 
-    return (yield from routes.with_retries("describe configs", attempt, lambda: None))
+    return (yield from routes.with_retries("elect leaders", attempt, lambda: None))
 
 
 @operation

@@ -1,31 +1,23 @@
-"""One fetch of many partitions from their leader: the raw batches that it has after each offset.
+"""One fetch of many partitions: the raw batches that their leaders have after each offset.
 
 For readers that follow a log without an end and decide before each request what they want next.
-A response is whole batches as the leader stores them; the first may begin before the requested
-offset. What a partition was refused is in its row, never raised.
+`fetch_once` returns whole batches of one leader, and what a partition was refused is in its row;
+`fetch_partitions` fetches from all leaders and raises. Neither creates a topic.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from penstock.errors import ErrorCode, Malformed
+from penstock.errors import ErrorCode, Malformed, Refused
+from penstock.link.fetch_range import offset_out_of_range
+from penstock.link.fetch_request import FetchLimits, FetchPlace, fetch_request, read_rows
 from penstock.link.offsets import Isolation
-from penstock.link.operation import VERSION_MAX, Request, Steps, send
+from penstock.link.operation import BrokerRequest, Steps, send, send_all, worse
 from penstock.link.routing import PartitionRoute, Routes, operation
 from penstock.link.settings import Address
 from penstock.model import Offset, TopicPartition
 from penstock.protocol.batch import iterate_headers
-from penstock.protocol.messages.fetch import (
-    FETCH,
-    FLEXIBLE_FROM,
-    TOPIC_IDS_FROM,
-    FetchedAbort,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
+from penstock.protocol.messages.fetch import READ_COMMITTED, FetchedAbort, FetchedPartition
 
 WAIT_MS: Final = 250  # how long the broker may wait for the first byte
 
@@ -39,6 +31,15 @@ class FetchedBatches(NamedTuple):
     records: memoryview  # whole batches
     record_count: int  # as the batches' headers say
     aborted: tuple[FetchedAbort, ...]  # transactions whose records are to be skipped
+
+
+class CommittedBatches(NamedTuple):
+    """What is committed in one partition after an offset; the last batch may be cut."""
+
+    batches: memoryview
+    aborted: tuple[FetchedAbort, ...]  # transactions whose records are to be skipped
+    high_watermark: Offset
+    last_stable_offset: Offset
 
 
 @operation
@@ -55,12 +56,11 @@ def fetch_once(
     The first partitions are served first when there are more bytes than `bytes_max`: callers
     rotate them. A single larger batch comes whole.
     """
-    found = yield from routes.routes_to(offsets)
-    response = yield from send(address, _request(offsets, found, isolation, bytes_max))
+    places = _places(offsets, (yield from routes.routes_to(offsets)))
+    limits = FetchLimits(WAIT_MS, bytes_max, bytes_max)
+    response = yield from send(address, fetch_request(places, limits, int(isolation)))
     rows: dict[TopicPartition, FetchedBatches] = {}
-    if response.error_code:
-        return {one: _refused(response.error_code, offset) for one, offset in offsets.items()}
-    for partition, row in _rows(response, found):
+    for partition, row in read_rows(response, places).items():
         start = offsets[partition]
         if row.error_code:
             rows[partition] = _refused(row.error_code, start)
@@ -69,46 +69,67 @@ def fetch_once(
     return rows
 
 
-def _request(
-    offsets: Mapping[TopicPartition, Offset],
-    found: Mapping[TopicPartition, PartitionRoute],
-    isolation: Isolation,
-    bytes_max: int,
-) -> Request[FetchResponse]:
-    by_id = all(found[one].topic_id is not None for one in offsets)
+@operation
+def fetch_partitions(
+    routes: Routes, positions: Mapping[TopicPartition, Offset], limits: FetchLimits
+) -> Steps[dict[TopicPartition, CommittedBatches]]:
+    """What is committed from these positions on, from all leaders at the same time.
 
-    def body(version: int) -> FetchRequest:
-        topics: list[FetchTopic] = []
-        for partition, offset in offsets.items():
-            route = found[partition]
-            row = FetchPartition(
-                partition.partition, route.leader_epoch, offset, partition_max_bytes=bytes_max
-            )
-            id_bytes = None if route.topic_id is None else route.topic_id.bytes
-            key = partition.topic if version < TOPIC_IDS_FROM or id_bytes is None else id_bytes
-            if topics and topics[-1].topic == key:
-                topics[-1] = FetchTopic(key, [*topics[-1].partitions, row])
+    Retried until each leader has responded. OffsetOutOfRange if a position is not in its log.
+    """
+
+    def attempt() -> Steps[dict[TopicPartition, CommittedBatches]]:
+        by_leader = yield from routes.by_leader(positions)
+        places = [_places(positions, found) for found in by_leader.values()]
+        requests = [
+            BrokerRequest(address, fetch_request(some, limits, READ_COMMITTED))
+            for address, some in zip(by_leader, places, strict=True)
+        ]
+        fetched: dict[TopicPartition, FetchedPartition] = {}
+        failure: Exception | None = None
+        for some, response in zip(places, (yield from send_all(requests)), strict=True):
+            if isinstance(response, Exception):
+                failure = worse(failure, response)
             else:
-                topics.append(FetchTopic(key, [row]))
-        return FetchRequest(WAIT_MS, 1, bytes_max, int(isolation), topics=topics)
+                fetched |= read_rows(response, some)
+        for partition, row in fetched.items():
+            if row.error_code is ErrorCode.offset_out_of_range:
+                committed = Isolation.READ_COMMITTED
+                raise (
+                    yield from offset_out_of_range(
+                        routes, partition, positions[partition], committed
+                    )
+                )
+            if row.error_code:
+                refusal = Refused(row.error_code, f"fetch {partition}: {row.error_code.name}")
+                failure = worse(failure, refusal)
+        if failure is not None:
+            raise failure
+        return {partition: _committed(row) for partition, row in fetched.items()}
 
-    return Request(FETCH, body, FLEXIBLE_FROM, VERSION_MAX if by_id else TOPIC_IDS_FROM - 1)
+    def invalidate() -> None:
+        routes.invalidate_topics({partition.topic for partition in positions})
+
+    return (yield from routes.with_retries("fetch", attempt, invalidate))
 
 
-def _rows(
-    response: FetchResponse, found: Mapping[TopicPartition, PartitionRoute]
-) -> Iterator[tuple[TopicPartition, FetchedPartition]]:
-    names: dict[str | bytes, str] = {}
-    for partition, route in found.items():
-        names[partition.topic] = partition.topic
-        if route.topic_id is not None:
-            names[route.topic_id.bytes] = partition.topic
-    for topic in response.topics:
-        name = names.get(topic.topic)
-        for row in topic.partitions:
-            if name is None or TopicPartition(name, row.partition) not in found:
-                raise Malformed(f"a fetch response has partition {row.partition} unasked", 0)
-            yield TopicPartition(name, row.partition), row
+def _committed(row: FetchedPartition) -> CommittedBatches:
+    return CommittedBatches(
+        memoryview(row.records or b""),
+        tuple(row.aborted_transactions or ()),
+        Offset(row.high_watermark),
+        Offset(row.last_stable_offset),
+    )
+
+
+def _places(
+    offsets: Mapping[TopicPartition, Offset], found: Mapping[TopicPartition, PartitionRoute]
+) -> list[FetchPlace]:
+    return [
+        FetchPlace(partition, offset, found[partition].leader_epoch, found[partition].topic_id)
+        for partition, offset in offsets.items()
+        if partition in found
+    ]
 
 
 def _whole_batches(

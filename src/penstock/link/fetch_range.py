@@ -10,31 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import ErrorCode, Malformed, Refused
+from penstock.link.fetch_request import FetchLimits, FetchPlace, fetch_request, read_rows
 from penstock.link.offsets import EARLIEST, LATEST, Isolation, list_offsets
-from penstock.link.operation import (
-    FAILURES,
-    VERSION_MAX,
-    Emit,
-    Pause,
-    Receive,
-    Request,
-    Send,
-    Steps,
-)
+from penstock.link.operation import FAILURES, Emit, Pause, Receive, Send, Steps
 from penstock.link.routing import PartitionRoute, Routes, StreamOperation
-from penstock.model import NO_OFFSET, Offset, TopicId, TopicPartition
+from penstock.model import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.protocol.batch import HEADER_BYTES, check_stored_batch, iterate_headers, read_header
-from penstock.protocol.messages.fetch import (
-    FETCH,
-    FLEXIBLE_FROM,
-    TOPIC_IDS_FROM,
-    FetchedAbort,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
+from penstock.protocol.messages.fetch import FetchedAbort, FetchedPartition
 
 _EMPTY_RESPONSES_MAX: Final = 3  # though the log is longer: then the rest of the range is a gap
 _ID_REFRESHES_MAX: Final = 4  # with about 50, 100 and 200 ms between: metadata may lag
@@ -174,13 +156,14 @@ class _RangeReader:
         if ticket is None:
             ticket = yield from self._send()
         response = yield Receive(ticket)
-        code, row = _only_row(response, self._partition)
-        if code is ErrorCode.offset_out_of_range:
-            raise (yield from self._out_of_range())
-        if code is not ErrorCode.none:
-            raise Refused(code, f"fetch {self._partition} at offset {self._offset}: {code.name}")
+        row = read_rows(response, [self._place(NO_EPOCH)]).get(self._partition)
         if row is None:
             return _Empty(NO_OFFSET, False, response.throttle_time_ms)
+        code = row.error_code
+        if code is ErrorCode.offset_out_of_range:
+            raise (yield from offset_out_of_range(self._routes, self._partition, self._offset))
+        if code is not ErrorCode.none:
+            raise Refused(code, f"fetch {self._partition} at offset {self._offset}: {code.name}")
         try:
             return self._take(row, response.throttle_time_ms)
         except Malformed as error:
@@ -190,7 +173,10 @@ class _RangeReader:
 
     def _send(self) -> Steps[Any]:
         route = yield from self._route()
-        return (yield Send(route.address, self._request(route.leader_epoch)))
+        limits = FetchLimits(self._settings.wait_ms, self._chunk_bytes, self._chunk_bytes)
+        isolation_level = int(self._settings.isolation)
+        request = fetch_request([self._place(route.leader_epoch)], limits, isolation_level)
+        return (yield Send(route.address, request))
 
     def _route(self) -> Steps[PartitionRoute]:
         """The leader of the partition of this topic id. Cached metadata may be of the topic before
@@ -209,21 +195,8 @@ class _RangeReader:
                 return route
         raise TopicRecreated(topic)
 
-    def _request(self, leader_epoch: int) -> Request[FetchResponse]:
-        name, index = self._partition
-        topic_id, chunk_bytes = self._topic_id, self._chunk_bytes
-        row = FetchPartition(index, leader_epoch, self._offset, partition_max_bytes=chunk_bytes)
-        isolation_level = int(self._settings.isolation)
-
-        def body(version: int) -> FetchRequest:
-            key = name if topic_id is None or version < TOPIC_IDS_FROM else topic_id.bytes
-            topics = [FetchTopic(key, [row])]
-            return FetchRequest(
-                self._settings.wait_ms, 1, chunk_bytes, isolation_level, topics=topics
-            )
-
-        version_max = VERSION_MAX if topic_id is not None else TOPIC_IDS_FROM - 1
-        return Request(FETCH, body, FLEXIBLE_FROM, version_max)
+    def _place(self, leader_epoch: LeaderEpoch) -> FetchPlace:
+        return FetchPlace(self._partition, self._offset, leader_epoch, self._topic_id)
 
     def _take(self, row: FetchedPartition, throttle_ms: int) -> Chunk | _Empty:
         start = self._offset
@@ -283,29 +256,23 @@ class _RangeReader:
                 f" {empty.available}, and {self._end} did not arrive in time"
             )
 
-    def _out_of_range(self) -> Steps[Refused]:
-        """The refusal, with the offsets that the log has."""
-        earliest = yield from list_offsets({self._partition: EARLIEST})(self._routes)
-        latest = yield from list_offsets({self._partition: LATEST})(self._routes)
-        return OffsetOutOfRange(
-            self._partition,
-            self._offset,
-            start_offset=earliest[self._partition].offset,
-            end_offset=latest[self._partition].offset,
-        )
+
+def offset_out_of_range(
+    routes: Routes,
+    partition: TopicPartition,
+    offset: Offset,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> Steps[Refused]:
+    """The refusal, with the offsets that the log has."""
+    earliest = yield from list_offsets({partition: EARLIEST})(routes)
+    latest = yield from list_offsets({partition: LATEST}, isolation=isolation)(routes)
+    return OffsetOutOfRange(
+        partition,
+        offset,
+        start_offset=earliest[partition].offset,
+        end_offset=latest[partition].offset,
+    )
 
 
 def _kind(isolation: Isolation) -> str:
     return "committed" if isolation is Isolation.READ_COMMITTED else "replicated"
-
-
-def _only_row(
-    response: FetchResponse, partition: TopicPartition
-) -> tuple[ErrorCode, FetchedPartition | None]:
-    if response.error_code:
-        return response.error_code, None
-    for topic in response.topics:  # one was requested
-        for row in topic.partitions:
-            if row.partition == partition.partition:
-                return row.error_code, row
-    return ErrorCode.none, None

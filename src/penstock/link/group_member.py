@@ -106,6 +106,7 @@ class GroupMember:
         self._member_id = ""
         self._generation: GroupGeneration | None = None
         self._failed_attempts = 0
+        self._rejoining = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._notifying: asyncio.Task[None] | None = None
         self._session_seconds = settings.session_ms / _SECOND_MS
@@ -119,6 +120,10 @@ class GroupMember:
         """Start to join; returns immediately."""
         assert self._task is None, "a member is started once"
         self._task = asyncio.create_task(self._run(), name=f"member of {self._settings.group}")
+
+    def rejoin(self) -> None:
+        """Join again soon: this member's metadata, or what is to be assigned, has changed."""
+        self._rejoining.set()
 
     async def leave(self) -> None:
         """Leave the group, so that the others need not wait for the session to end."""
@@ -161,6 +166,7 @@ class GroupMember:
     async def _join(self) -> tuple[GroupGeneration, float]:
         """The new generation, and until when it is valid without a heartbeat."""
         settings = self._settings
+        self._rejoining.clear()  # what changes from here on is in the next one
         body = JoinGroupRequest(
             settings.group,
             settings.session_ms,
@@ -217,7 +223,9 @@ class GroupMember:
         loop = asyncio.get_running_loop()
         while True:
             left = valid_until - loop.time()
-            await asyncio.sleep(min(self._settings.heartbeat_ms / _SECOND_MS, max(left, 0)))
+            pause_s = min(self._settings.heartbeat_ms / _SECOND_MS, max(left, 0))
+            if await self._wait_for_rejoin(pause_s):
+                return "there is something else to assign"
             sent_at = loop.time()
             left = valid_until - sent_at
             if left <= 0:
@@ -228,6 +236,13 @@ class GroupMember:
             elif code is not None:
                 self._on_error(code)
                 return f"the response to a heartbeat was {code.name}"
+
+    async def _wait_for_rejoin(self, at_most_s: float) -> bool:
+        try:
+            async with asyncio.timeout(at_most_s):
+                return await self._rejoining.wait()
+        except TimeoutError:
+            return False
 
     async def _heartbeat(self, generation: GroupGeneration, left_ms: int) -> ErrorCode | None:
         """The broker's code; None if there was no response, which decides nothing yet."""

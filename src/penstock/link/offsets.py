@@ -36,6 +36,7 @@ LATEST: Final = Millis(-1)  # instead of a time: the end, as far as the isolatio
 EARLIEST: Final = Millis(-2)
 MAX_TIMESTAMP: Final = Millis(-3)  # the record with the newest timestamp
 _MAX_TIMESTAMP_FROM: Final = 7
+_INSTANCE_ID_FROM: Final = 7
 _TIMEOUT_MS: Final = 30_000
 T = TypeVar("T")
 
@@ -60,6 +61,17 @@ class GroupOffset(NamedTuple):
 
     offset: Offset
     metadata: str
+
+
+class CommittingMember(NamedTuple):
+    """On whose behalf a commit is made; the default is a group without members."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+NO_MEMBER: Final = CommittingMember()
 
 
 @operation
@@ -174,16 +186,33 @@ def commit_offsets(
     routes: Routes, group: str, offsets: Mapping[TopicPartition, Offset], *, metadata: str = ""
 ) -> Steps[None]:
     """Commit for a group without members: how a job publishes its progress."""
-    topics = [OffsetCommitTopic(*row) for row in offset_rows(offsets, metadata).items()]
-    body = OffsetCommitRequest(group, topics=topics)
-    request = request_of(OFFSET_COMMIT, body, version_min=2, version_max=9)
+    rows = {partition: GroupOffset(offset, metadata) for partition, offset in offsets.items()}
+    yield from commit_as(group, NO_MEMBER, rows)(routes)
+
+
+@operation
+def commit_as(
+    routes: Routes,
+    group: str,
+    member: CommittingMember,
+    offsets: Mapping[TopicPartition, GroupOffset],
+) -> Steps[None]:
+    """Commit offsets on behalf of a member, in its generation."""
+    rows = [OffsetCommitTopic(*row) for row in offset_rows(offsets).items()]
+    request = request_of(
+        OFFSET_COMMIT,
+        OffsetCommitRequest(group, member.generation, member.member_id, member.instance_id, rows),
+        version_min=2 if member.instance_id is None else _INSTANCE_ID_FROM,
+        version_max=9,  # later ones name topics by id
+    )
+    what = f"commit offsets of group {group}"
 
     def attempt() -> Steps[None]:
         response = yield from routes.send_to_coordinator(CoordinatorKind.GROUP, group, request)
-        for topic, rows in response.topics:
-            accept_rows(f"commit offsets of group {group}", str(topic), rows)
+        for topic, partitions in response.topics:
+            accept_rows(what, str(topic), partitions)
 
-    yield from _with_coordinator(routes, group, f"commit offsets of group {group}", attempt)
+    yield from _with_coordinator(routes, group, what, attempt)
 
 
 def _with_coordinator(
@@ -197,11 +226,11 @@ def _with_coordinator(
 
 
 def offset_rows(
-    offsets: Mapping[TopicPartition, Offset], metadata: str
+    offsets: Mapping[TopicPartition, GroupOffset],
 ) -> dict[str, list[OffsetCommitPartition]]:
     """Offsets by topic, as commit requests contain them."""
     rows: dict[str, list[OffsetCommitPartition]] = {}
-    for (name, index), offset in offsets.items():
+    for (name, index), (offset, metadata) in offsets.items():
         row = OffsetCommitPartition(index, offset, committed_metadata=metadata)
         rows.setdefault(name, []).append(row)
     return rows

@@ -4,7 +4,7 @@ State and steps without I/O. Metadata is requested again when it is old or inval
 a lost connection invalidates it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import wraps
@@ -301,12 +301,14 @@ class Routes:
         *,
         progress: Callable[[], object] = lambda: None,
         retry_timeout_ms: int | None = None,
+        final: Container[ErrorCode] = (),
     ) -> Steps[T]:
         """Try until it succeeds, is refused permanently, or the time for retries is over.
 
-        `retry_timeout_ms` is that time where it is less than the settings say. After each failure
-        `invalidate` drops the metadata that was used, and the next attempt waits longer, unless
-        `progress` has changed: then it counts as the first failure again.
+        `retry_timeout_ms` is that time where it is less than the settings say. Codes in `final` are
+        not retried either. After each failure `invalidate` drops the metadata that was used, and
+        the next attempt waits longer, unless `progress` has changed: then it counts as the first
+        failure again.
         """
         started = self.clock()
         attempts, progress_before = 0, progress()
@@ -314,7 +316,7 @@ class Routes:
             try:
                 return (yield from attempt())
             except Refused as refusal:
-                if not refusal.code.retriable:
+                if not refusal.code.retriable or refusal.code in final:
                     raise
                 failure: OSError | Refused = refusal
             except OSError as lost:

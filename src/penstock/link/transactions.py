@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.offsets import accept_rows, by_topic, offset_rows
+from penstock.link.offsets import GroupOffset, accept_rows, by_topic, offset_rows
 from penstock.link.operation import Request, Steps, request_of
 from penstock.link.routing import CoordinatorKind, Results, Routes, operation
 from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, TopicPartition
@@ -131,7 +131,8 @@ def add_offsets(
 ) -> Steps[None]:
     """Commit a group's offsets in the transaction: visible only when it commits."""
     assert handle.transactional_id is not None, "a transaction has an id"
-    topics = [TxnOffsetCommitTopic(*row) for row in offset_rows(offsets, metadata).items()]
+    rows = {partition: GroupOffset(offset, metadata) for partition, offset in offsets.items()}
+    topics = [TxnOffsetCommitTopic(*row) for row in offset_rows(rows).items()]
     body = TxnOffsetCommitRequest(
         handle.transactional_id, group, handle.producer_id, handle.producer_epoch, topics
     )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import pytest
@@ -24,8 +25,14 @@ def websocket_url(gateway_url: str) -> str:
 
 @pytest.fixture
 def write(penstock: Platform) -> Iterator[Write]:
+    with numbered_events(penstock.bootstrap) as write:
+        yield write
+
+
+@contextmanager
+def numbered_events(bootstrap: str) -> Iterator[Write]:
     """Append events `{"n": number}` to a topic, with the keys k0 to k4 in turn."""
-    producer = Producer({"bootstrap.servers": penstock.bootstrap, "log_level": 0, "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "linger.ms": 0})
 
     def write(topic: str, first: int, end: int, *, size: int = 0, partition: int = -1) -> None:
         if partition >= 0:

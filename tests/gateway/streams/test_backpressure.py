@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.gateway.streams.conftest import Write
-from tests.support.platform_fixtures import MakeTopic
+from penstock.testing.platform import Platform
+from tests.gateway.streams.conftest import Write, numbered_events
 from tests.support.sse_client import sse
 
 EVENTS = 4000
@@ -63,10 +63,12 @@ class StalledClient:
         return size
 
 
-@pytest.fixture
-def topic(make_topic: MakeTopic, write: Write) -> str:
-    name = make_topic()
-    write(name, 0, EVENTS, size=EVENT_BYTES)
+@pytest.fixture(scope="module")
+def topic(penstock: Platform) -> str:
+    """One for all tests of this module: it takes time to write."""
+    name = penstock.make_topic()
+    with numbered_events(penstock.bootstrap) as write:
+        write(name, 0, EVENTS, size=EVENT_BYTES)
     return name
 
 

@@ -4,12 +4,16 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.gateway.events import UnreadableRecord
 from penstock.gateway.streams.block_cache import Block, BlockCache, BlockEvent
 from penstock.gateway.streams.feed import CHUNK_LIMIT, Feed, Subscription
 from penstock.gateway.streams.resume_id import read_resume_id
 from penstock.gateway.streams.stream_credit import SendLimit
 from penstock.gateway.streams.stream_frames import StreamForm
 from penstock.model import Offset, TopicPartition
+from penstock.protocol.records import Record
+from penstock.serde.errors import DecodeError, Reason
+from penstock.serde.frame import Side
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 BOTH = Subscription(StreamForm.SSE, (FIRST, SECOND))
@@ -52,6 +56,24 @@ def test_the_block_after_a_cached_one_is_requested_before_it_is_needed() -> None
     cache.add(block(FIRST, [0, 1, 2]))
     feed = Feed(Subscription(StreamForm.SSE, (FIRST,)), (Offset(0),))
     assert list(feed.requested(cache.find)) == [(FIRST, 3)]
+
+
+def test_unreadable_events_are_beside_the_chunk_of_a_subscription_that_hides_them() -> None:
+    error = DecodeError(Reason.UNKNOWN_SCHEMA, "no schema 7")
+    unreadable = UnreadableRecord(Record(offset=1), Side.VALUE, error)
+    events = [
+        BlockEvent(Offset(0), None, text(FIRST, 0)),
+        BlockEvent(Offset(1), None, text(FIRST, 1), unreadable),
+    ]
+    cache = BlockCache(1 << 20)
+    cache.add(Block(FIRST, Offset(0), Offset(2), events))
+    for hides, offsets, beside in ((False, [0, 1], ()), (True, [0], ((FIRST, unreadable),))):
+        subscription = Subscription(StreamForm.SSE, (FIRST,), None, hides)
+        chunk = Feed(subscription, (Offset(0),)).take(cache.find, CHUNK_LIMIT)
+        assert chunk is not None
+        assert [offset for _, _, offset in events_of(chunk.payload)] == offsets
+        assert chunk.unreadable == beside
+        assert chunk.after == (2,)
 
 
 def test_an_id_is_the_position_after_its_event() -> None:

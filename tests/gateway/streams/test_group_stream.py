@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +111,32 @@ def test_a_stream_shares_a_group_with_a_kafka_client(
         assert len(positions) == 2
         assert {row["partition"] for row in positions} | theirs == {0, 1, 2, 3}
     consumer.close()
+
+
+def test_unreadable_events_of_a_groups_stream_are_quarantined_before_they_are_committed(
+    gateway_url: str, group: str, make_topic: MakeTopic, write: Write,
+    committed: Callable[[str, str, int], int],
+) -> None:  # fmt: skip
+    topic = make_topic()
+    write(topic, 0, 1)
+    unreadable = {"value_base64": "AAD///8C"}  # names a schema that does not exist
+    httpx.post(f"{gateway_url}/topics/{topic}/produce", json=unreadable)
+    write(topic, 1, 2)
+    url = f"{gateway_url}/consumer-groups/{group}/stream?topics={topic}&commit=sent"
+    with sse(url) as stream:
+        assert [event.fields["offset"] for event in stream.take(2)] == [0, 2]
+        deadline = time.monotonic() + 20
+        while committed(group, topic, 0) != 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    quarantine = f"{gateway_url}/topics/{topic}.quarantine/partitions/0/events"
+    (event,) = httpx.get(quarantine).json()["events"]
+    assert dict(event["headers"])["penstock.quarantine.offset"] == "1"
+    other = f"{gateway_url}/consumer-groups/{group}-2/stream?topics={topic}&on_decode_error=return"
+    with sse(other) as stream:
+        assert [event.fields.get("error", {}).get("code") for event in stream.take(3)] == [
+            None, "unknown_schema", None
+        ]  # fmt: skip
 
 
 async def next_of(connection: ClientConnection, kind: str) -> Any:

@@ -77,6 +77,14 @@ def test_a_seek_starts_an_epoch_with_nothing_in_flight_and_keeps_the_credit() ->
     assert credit.send_limit() == SendLimit(6, 600)
 
 
+def test_a_position_that_moved_without_records_is_processed_with_the_message_before_it() -> None:
+    credit = granted(10, 1000)
+    assert credit.skip((Offset(3),)) == (3,)
+    credit.send(2, 20, (Offset(5),))
+    assert credit.skip((Offset(8),)) is None
+    assert credit.acknowledge(2) == (8,)
+
+
 def test_a_paused_stream_is_sent_nothing() -> None:
     credit = granted(10, 1000)
     credit.is_paused = True

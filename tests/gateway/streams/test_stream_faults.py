@@ -9,12 +9,11 @@ from contextlib import suppress
 
 import httpx
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from penstock.node.http_process import HttpOptions
-from penstock.node.supervisor import HttpProcess
 from penstock.testing.embedded import EmbeddedBroker, EmbeddedRegistry
 from tests.support.sse_client import SseClient
 
@@ -52,36 +51,53 @@ class ResumingReader(threading.Thread):
                     self.numbers.append(event.fields["value"]["n"])
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as broker:
         yield broker
 
 
-@pytest.fixture
-def gateway(broker: EmbeddedBroker) -> Iterator[EmbeddedRegistry]:
+@pytest.fixture(scope="module")
+def started(broker: EmbeddedBroker) -> Iterator[EmbeddedRegistry]:
     with EmbeddedRegistry(broker.bootstrap) as gateway:
         yield gateway
 
 
-def produce(bootstrap: str, first: int, end: int) -> None:
+@pytest.fixture
+def gateway(started: EmbeddedRegistry) -> EmbeddedRegistry:
+    """It runs, whatever the test before did to it."""
+    return started if started.is_running else started.start()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return f"orders-{abs(hash(request.node.name))}"
+
+
+def produce(bootstrap: str, topic: str, first: int, end: int) -> None:
     settings = {"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True}
     producer = Producer(settings)
     for number in range(first, end):
-        producer.produce("orders", json.dumps({"n": number}).encode(), b"k%d" % (number % 7))
+        producer.produce(topic, json.dumps({"n": number}).encode(), b"k%d" % (number % 7))
         producer.poll(0)
         time.sleep(0.0005)
     assert producer.flush(60) == 0
 
 
-def test_a_stream_goes_on_when_the_broker_comes_back(
-    broker: EmbeddedBroker, gateway: EmbeddedRegistry
-) -> None:
-    produce(broker.bootstrap, 0, 1)
-    reader = ResumingReader(f"{gateway.url}/topics/orders/stream?offset=earliest")
-    reader.start()
-    writer = threading.Thread(target=produce, args=(broker.bootstrap, 1, EVENTS), daemon=True)
+def start_writer(bootstrap: str, topic: str) -> threading.Thread:
+    writer = threading.Thread(target=produce, args=(bootstrap, topic, 1, EVENTS), daemon=True)
     writer.start()
+    return writer
+
+
+@pytest.mark.slow
+def test_a_stream_goes_on_when_the_broker_comes_back(
+    broker: EmbeddedBroker, gateway: EmbeddedRegistry, topic: str
+) -> None:
+    produce(broker.bootstrap, topic, 0, 1)
+    reader = ResumingReader(f"{gateway.url}/topics/{topic}/stream?offset=earliest")
+    reader.start()
+    writer = start_writer(broker.bootstrap, topic)
     for _ in range(2):
         time.sleep(0.5)
         broker.kill()
@@ -95,16 +111,15 @@ def test_a_stream_goes_on_when_the_broker_comes_back(
 
 @pytest.mark.slow
 def test_a_client_that_resumes_gets_every_event_once_across_kills_of_the_gateway(
-    broker: EmbeddedBroker, gateway: EmbeddedRegistry
+    broker: EmbeddedBroker, gateway: EmbeddedRegistry, topic: str
 ) -> None:
-    produce(broker.bootstrap, 0, 1)
+    produce(broker.bootstrap, topic, 0, 1)
     readers = [
-        ResumingReader(f"{gateway.url}/topics/orders/stream?offset=earliest") for _ in range(3)
+        ResumingReader(f"{gateway.url}/topics/{topic}/stream?offset=earliest") for _ in range(3)
     ]
     for reader in readers:
         reader.start()
-    writer = threading.Thread(target=produce, args=(broker.bootstrap, 1, EVENTS), daemon=True)
-    writer.start()
+    writer = start_writer(broker.bootstrap, topic)
     for _ in range(3):
         time.sleep(0.4)
         gateway.kill()
@@ -118,10 +133,10 @@ def test_a_client_that_resumes_gets_every_event_once_across_kills_of_the_gateway
 
 @pytest.mark.slow
 def test_a_client_that_resumes_while_the_broker_is_away_waits_in_the_stream(
-    broker: EmbeddedBroker, gateway: EmbeddedRegistry
+    broker: EmbeddedBroker, gateway: EmbeddedRegistry, topic: str
 ) -> None:
-    produce(broker.bootstrap, 0, 3)
-    url = f"{gateway.url}/topics/orders/stream?offset=earliest"
+    produce(broker.bootstrap, topic, 0, 3)
+    url = f"{gateway.url}/topics/{topic}/stream?offset=earliest"
     with httpx.stream("GET", url, timeout=20) as response:
         first = SseClient(response)
         first.take(2)
@@ -135,58 +150,56 @@ def test_a_client_that_resumes_while_the_broker_is_away_waits_in_the_stream(
         assert resumed.take(1)[0].fields["value"] == {"n": 2}
 
 
-def test_a_clean_stop_sends_a_closing_event(
-    broker: EmbeddedBroker, gateway: EmbeddedRegistry
+def test_a_clean_stop_closes_streams_with_a_message_and_members_leave(
+    broker: EmbeddedBroker, gateway: EmbeddedRegistry, topic: str
 ) -> None:
-    produce(broker.bootstrap, 0, 2)
-    url = f"{gateway.url}/topics/orders/stream?offset=earliest"
-    with httpx.stream("GET", url, timeout=20) as response:
-        client = SseClient(response)
+    produce(broker.bootstrap, topic, 0, 2)
+    groups = f"{gateway.url}/consumer-groups"
+    subscribed = httpx.post(f"{groups}/polled/subscribe", json={"topics": [topic]}, timeout=30)
+    assert subscribed.status_code == 201
+    with (
+        httpx.stream("GET", f"{gateway.url}/topics/{topic}/stream?offset=earliest") as response,
+        httpx.stream("GET", f"{groups}/streamed/stream?topics={topic}&commit=sent") as pushed,
+    ):
+        client, member = SseClient(response), SseClient(pushed)
         client.take(2)
-        started_s = time.monotonic()
-        gateway.stop()
-        assert time.monotonic() - started_s < 15
+        member.take(2)
+        assert members_of(broker, "polled", "streamed") == [1, 1]
+        assert asyncio.run(close_reason(gateway, topic)) == ("stopping", 1012)
         closing = client.next()
         assert (closing.name, closing.fields["code"]) == ("close", "stopping")
         assert client.retry_ms >= 1000
         with pytest.raises(StopIteration):
             client.next()
+        assert member.next().name == "close"
+    assert members_of(broker, "polled", "streamed") == [0, 0]  # long before their sessions end
+    assert committed_of(broker, "streamed", topic) == 2
 
 
-def test_a_clean_stop_closes_websockets_with_a_message(
-    broker: EmbeddedBroker, gateway: EmbeddedRegistry
-) -> None:
-    produce(broker.bootstrap, 0, 2)
+async def close_reason(gateway: EmbeddedRegistry, topic: str) -> tuple[str, int]:
+    """Stop the gateway; how it closes a WebSocket stream."""
     url = gateway.url.replace("http://", "ws://")
-
-    async def run() -> tuple[str, int]:
-        async with connect(f"{url}/topics/orders/stream") as connection:
+    async with connect(f"{url}/topics/{topic}/stream") as connection:
+        await connection.recv()
+        stopping = asyncio.create_task(asyncio.to_thread(gateway.stop))
+        closing = json.loads(await connection.recv())
+        with pytest.raises(ConnectionClosed) as closed:
             await connection.recv()
-            stopping = asyncio.create_task(asyncio.to_thread(gateway.stop))
-            closing = json.loads(await connection.recv())
-            with pytest.raises(ConnectionClosed) as closed:
-                await connection.recv()
-            await stopping
-            assert closed.value.rcvd is not None
-            return closing["code"], closed.value.rcvd.code
-
-    assert asyncio.run(run()) == ("stopping", 1012)
+        await stopping
+        assert closed.value.rcvd is not None
+        return closing["code"], closed.value.rcvd.code
 
 
-def test_a_client_with_too_many_streams_gets_429(broker: EmbeddedBroker) -> None:
-    produce(broker.bootstrap, 0, 1)
-    process = HttpProcess()
-    settings = {"streams_per_client_max": 2}
-    process.configure(HttpOptions(broker.bootstrap, http_port=0, gateway=settings))
-    url = f"{str(process.wait_ready()['http']).rstrip('/')}/topics/orders/stream?offset=earliest"
-    try:
-        with httpx.stream("GET", url) as first, httpx.stream("GET", url) as second:
-            clients = SseClient(first), SseClient(second)  # a collected one ends its stream
-            for client in clients:
-                client.take(1)
-            refused = httpx.get(url)
-            assert refused.status_code == 429
-            assert refused.json()["error"]["code"] == "too_many_streams"
-            assert int(refused.headers["Retry-After"]) >= 1
-    finally:
-        process.stop()
+def members_of(broker: EmbeddedBroker, *groups: str) -> list[int]:
+    """How many members each group has, as the broker knows them."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    described = admin.describe_consumer_groups(list(groups))
+    return [len(described[group].result(10).members) for group in groups]
+
+
+def committed_of(broker: EmbeddedBroker, group: str, topic: str) -> int:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+    (future,) = admin.list_consumer_group_offsets([asked]).values()
+    (row,) = future.result(10).topic_partitions
+    return int(row.offset)

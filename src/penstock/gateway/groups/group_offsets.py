@@ -7,11 +7,11 @@ check and commit is not seen.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from penstock.errors import ErrorCode, Refused
-from penstock.gateway.errors import GatewayError, unavailable
+from penstock.gateway.errors import GatewayError, unavailable, unknown_partition
 from penstock.gateway.gateway_node import GatewayNode, wall_clock
 from penstock.gateway.groups.commit_rules import (
     CommitConflict,
@@ -22,11 +22,23 @@ from penstock.gateway.groups.commit_rules import (
     write_version,
 )
 from penstock.gateway.groups.living_members import Members
-from penstock.gateway.kafka.group_admin import CommittingMember, OffsetWithText, commit_as
-from penstock.link.offsets import Isolation, committed_offsets, end_offsets
-from penstock.model import Offset, TopicPartition
+from penstock.gateway.groups.reset_plan import PartitionBounds, ResetRow, plan_shift, plan_time
+from penstock.link.group_admin import describe_group, list_groups
+from penstock.link.offsets import (
+    NO_MEMBER,
+    CommittingMember,
+    GroupOffset,
+    Isolation,
+    commit_as,
+    committed_offsets,
+    end_offsets,
+    list_offsets,
+    start_offsets,
+)
+from penstock.link.topic_admin import partition_count
+from penstock.model import Millis, Offset, TopicPartition
 
-_NO_MEMBER = frozenset(
+_MEMBER_REFUSED = frozenset(
     {
         ErrorCode.unknown_member_id,
         ErrorCode.illegal_generation,
@@ -35,6 +47,13 @@ _NO_MEMBER = frozenset(
         ErrorCode.stale_member_epoch,
     }
 )
+
+
+class ResetTo(NamedTuple):
+    """Where a group is to read a topic from: earliest, latest, a time in ms, a shift in records."""
+
+    kind: str
+    number: int = 0
 
 
 class GroupOffsets:
@@ -62,13 +81,13 @@ class GroupOffsets:
         if lock is None:
             lock = self._locks[group] = asyncio.Lock()
         async with lock:
-            committer = CommittingMember() if member is None else self._committer(group, member)
+            committer = NO_MEMBER if member is None else self._committer(group, member)
             current = await self.read(group, [commit.partition for commit in wanted])
             decided = decide_commit(current, wanted, reset=reset, now=wall_clock())
             if isinstance(decided, list):
                 raise _conflict(decided)
             rows = {
-                partition: OffsetWithText(row.offset, write_version(row))
+                partition: GroupOffset(row.offset, write_version(row))
                 for partition, row in decided.items()
             }
             try:
@@ -76,6 +95,56 @@ class GroupOffsets:
             except Refused as refusal:
                 raise _refused(refusal, group, member) from None
             return decided
+
+    async def check(
+        self, group: str, wanted: Sequence[WantedCommit], member: str | None, *, reset: bool
+    ) -> list[ResetRow]:
+        """What a commit would change; raises what it would raise."""
+        if member is None:
+            kinds = await self._node.run(list_groups())
+            if group in kinds:
+                described = await self._node.run(describe_group(group, kinds[group]))
+                if described.members:
+                    raise _has_members(group)
+        else:
+            self._committer(group, member)
+        current = await self.read(group, [commit.partition for commit in wanted])
+        decided = decide_commit(current, wanted, reset=reset, now=wall_clock())
+        if isinstance(decided, list):
+            raise _conflict(decided)
+        return [
+            ResetRow(
+                partition, current[partition].offset if partition in current else None, row.offset
+            )
+            for partition, row in sorted(decided.items())
+        ]
+
+    async def targets(
+        self, group: str, topic: str, partitions: Sequence[int] | None, to: ResetTo
+    ) -> dict[TopicPartition, Offset]:
+        """Where a reset moves the group, in these partitions of a topic or in all."""
+        run = self._node.run
+        count = await run(partition_count(topic))
+        numbers = range(count) if partitions is None else partitions
+        places = [TopicPartition(topic, number) for number in dict.fromkeys(numbers)]
+        for place in places:
+            if not 0 <= place.partition < count:
+                raise unknown_partition(place, count)
+        starts = await run(start_offsets(places))
+        ends = await run(end_offsets(places, isolation=Isolation.READ_COMMITTED))
+        bounds = {place: PartitionBounds(starts[place], ends[place]) for place in places}
+        match to.kind:
+            case "earliest":
+                return starts
+            case "latest":
+                return ends
+            case "shift":
+                committed = await self.read(group, places)
+                offsets = {place: row.offset for place, row in committed.items()}
+                return plan_shift(offsets, bounds, to.number)
+        times = dict.fromkeys(places, Millis(to.number))
+        rows = await run(list_offsets(times, isolation=Isolation.READ_COMMITTED))
+        return plan_time({place: row.offset for place, row in rows.items()}, bounds)
 
     async def lag(self, group: str) -> list[dict[str, Any]]:
         """How far each partition's committed offset is from the end, read committed."""
@@ -100,7 +169,7 @@ class GroupOffsets:
         else:
             committer = of_stream()
         if committer is None:
-            raise unavailable("the group is rebalancing; try again in a moment", "rebalancing")
+            raise _rebalancing()
         return committer
 
 
@@ -130,12 +199,21 @@ def _conflict(conflicts: Sequence[CommitConflict]) -> GatewayError:
 
 
 def _refused(refusal: Refused, group: str, member: str | None) -> Exception:
-    if refusal.code not in _NO_MEMBER:
+    if refusal.code not in _MEMBER_REFUSED:
         return refusal
     if member is None:
-        return GatewayError(
-            409,
-            "group_has_members",
-            f"group {group} has members: commit as one of them (member), or stop them first",
-        )
-    return unavailable("the group is rebalancing; try again in a moment", "rebalancing")
+        return _has_members(group)
+    return _rebalancing()
+
+
+def _has_members(group: str) -> GatewayError:
+    message = f"group {group} has members: commit as one of them (member), or stop them first"
+    return GatewayError(409, "group_has_members", message)
+
+
+def _rebalancing() -> GatewayError:
+    message = (
+        "the member cannot commit now: its group is rebalancing, or unreadable events before its "
+        "position are not in quarantine yet; try again in a moment"
+    )
+    return unavailable(message, "rebalancing")

@@ -8,7 +8,8 @@ from typing import Final
 
 from penstock.gateway.errors import GatewayError, not_found, too_many
 from penstock.gateway.gateway_node import GatewayNode
-from penstock.gateway.groups.http_member import HttpMember, Subscription
+from penstock.gateway.groups.group_quarantine import GroupQuarantine
+from penstock.gateway.groups.polled_member import PolledMember, PolledSubscription
 
 _WATCH_S: Final = 0.25
 
@@ -16,22 +17,23 @@ _WATCH_S: Final = 0.25
 class Members:
     """Members by group and name; at most `members_max`."""
 
-    def __init__(self, node: GatewayNode) -> None:
+    def __init__(self, node: GatewayNode, quarantine: GroupQuarantine) -> None:
         self._node = node
-        self._members: dict[tuple[str, str], HttpMember] = {}
+        self._quarantine = quarantine
+        self._members: dict[tuple[str, str], PolledMember] = {}
         self._watching: asyncio.Task[None] | None = None
         node.on_stop(self.close)
 
     def __len__(self) -> int:
         return len(self._members)
 
-    async def join(self, subscription: Subscription) -> HttpMember:
+    async def join(self, subscription: PolledSubscription) -> PolledMember:
         """A new member; one with the same name that lives here is taken over."""
-        key = subscription.group, subscription.member
+        key = subscription.reads.group, subscription.name
         limit = self._node.settings.members_max
         if key not in self._members and len(self._members) >= limit:
             raise too_many("too_many_members", f"{limit} members are served here; try again later")
-        member = HttpMember(self._node, subscription)
+        member = PolledMember(self._node, self._quarantine, subscription)
         before = self._members.get(key)
         self._members[key] = member
         if before is not None:
@@ -45,7 +47,7 @@ class Members:
             self._watching = asyncio.create_task(self._watch())
         return member
 
-    def find(self, group: str, name: str) -> HttpMember:
+    def find(self, group: str, name: str) -> PolledMember:
         """A member that lives here; 404 says what to do."""
         member = self._members.get((group, name))
         if member is None:
@@ -53,7 +55,7 @@ class Members:
         return member
 
     @asynccontextmanager
-    async def using(self, group: str, name: str) -> AsyncIterator[HttpMember]:
+    async def using(self, group: str, name: str) -> AsyncIterator[PolledMember]:
         """A member, which is not silent meanwhile."""
         member = self.find(group, name)
         member.requests += 1
@@ -83,7 +85,7 @@ class Members:
             now_s = asyncio.get_running_loop().time()
             for key, member in list(self._members.items()):
                 silent_ms = (now_s - member.used_at_s) * 1000
-                if not member.requests and silent_ms > member.subscription.session_ms:
+                if not member.requests and silent_ms > member.subscription.reads.session_ms:
                     self._members.pop(key, None)
                     await member.leave()
 

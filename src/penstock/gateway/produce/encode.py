@@ -9,6 +9,7 @@ import json
 from base64 import b64decode
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
+from uuid import UUID
 
 import msgspec
 
@@ -28,6 +29,7 @@ from penstock.serde.serializers import FrameMaker
 
 _WRITERS_MAX: Final = 1_000  # then all are dropped, and made again when they are needed
 _NULL: Final = b"null"
+_NO_ID: Final = SchemaId(0)
 RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
@@ -98,10 +100,14 @@ def _descriptor(schema: ParsedSchema) -> Any:
 
 
 class RecordEncoder:
-    """Encodes the records of any topic. Safe for threads."""
+    """Encodes the records of any topic. Safe for threads.
 
-    def __init__(self, schemas: SchemaSource) -> None:
+    Without `registers`, a schema that is new gets no id: what it encodes is only to be looked at.
+    """
+
+    def __init__(self, schemas: SchemaSource, *, registers: bool = True) -> None:
         self._schemas = schemas
+        self._registers = registers
         self._writers: dict[tuple[int, Side], SchemaWriter] = {}
 
     def encode(self, topic: str, body: ProduceBody) -> list[EncodedRecord | GatewayError]:
@@ -149,6 +155,8 @@ class RecordEncoder:
     def writer(self, choice: SchemaChoice) -> SchemaWriter:
         """What encodes with the chosen schema; registers a text that is new."""
         schemas = self._schemas
+        if choice.text is not None and not self._registers:
+            return SchemaWriter(_unregistered(schemas, choice), choice.side)
         if choice.schema_id is not None:
             known = schemas.schema(SchemaId(choice.schema_id))
         elif choice.version is not None:
@@ -168,6 +176,11 @@ class RecordEncoder:
                 self._writers = {}
             writer = self._writers[known.id, choice.side] = SchemaWriter(known, choice.side)
         return writer
+
+
+def _unregistered(schemas: SchemaSource, choice: SchemaChoice) -> KnownSchema:
+    source = _source(choice)
+    return KnownSchema(_NO_ID, UUID(int=0), source, {}, schemas.parse(source))
 
 
 def schema_choice(side: Side, topic: str, row: SchemaChoices) -> SchemaChoice:

@@ -9,13 +9,13 @@ import msgspec
 
 from penstock.gateway.errors import GatewayError, bad_request, too_large
 from penstock.gateway.gateway_node import GatewayNode, wall_clock
-from penstock.gateway.kafka.fetch import partition_count
 from penstock.gateway.produce.bodies import ProduceBody
 from penstock.gateway.produce.encode import EncodedRecord, RecordEncoder, uses_schema
 from penstock.gateway.produce.key_placement import Placement
 from penstock.gateway.produce.key_table import NEW, KeyTable, ScopedKey, StoredAnswer
 from penstock.gateway.produce.keyed_writer import KeyedRequest, KeyedWriter, PlacedRecord
 from penstock.gateway.produce.lanes import Lanes, Written
+from penstock.link.topic_admin import partition_count
 from penstock.model import TopicPartition
 
 ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -37,6 +37,7 @@ class GatewayProducer:
         self._lanes = Lanes(node.connect())
         self._placement = Placement()
         self.encoder: Final = RecordEncoder(node.schemas)
+        self._checker = RecordEncoder(node.schemas, registers=False)
         kept_ms = node.settings.idempotency_ms
         self._keys = KeyTable(node.settings.keys_max, kept_ms)
         self._keyed = KeyedWriter(node.connect(), self._keys, kept_ms)
@@ -45,6 +46,25 @@ class GatewayProducer:
 
     async def encode(self, topic: str, body: ProduceBody) -> list[EncodedRecord | GatewayError]:
         """The records of a body; 413 if there are too many."""
+        return await self._encode(self.encoder, topic, body)
+
+    async def check(self, topic: str, body: ProduceBody) -> dict[str, Any]:
+        """What writing a body would do: partition and bytes of each record, or its error."""
+        records = await self._encode(self._checker, topic, body)
+        places = self._placement.place(topic, records, await self._partitions(topic))
+        rows = []
+        for record, place in zip(records, places, strict=True):
+            if isinstance(record, GatewayError) or isinstance(place, GatewayError):
+                rows.append(_error_of(record, place).document)
+            else:
+                is_chosen = record.partition is not None or record.key is not None
+                size_bytes = len(record.key or b"") + len(record.value or b"")
+                rows.append({"partition": place if is_chosen else None, "bytes": size_bytes})
+        return {"records": rows}
+
+    async def _encode(
+        self, encoder: RecordEncoder, topic: str, body: ProduceBody
+    ) -> list[EncodedRecord | GatewayError]:
         count = 1 if isinstance(body.records, msgspec.UnsetType) else len(body.records)
         limit = self._node.settings.records_max
         if count > limit:
@@ -52,8 +72,8 @@ class GatewayProducer:
         if not count:
             raise bad_request("records is empty: send at least one")
         if uses_schema(body):
-            return await self._node.in_thread(lambda: self.encoder.encode(topic, body))
-        return self.encoder.encode(topic, body)
+            return await self._node.in_thread(lambda: encoder.encode(topic, body))
+        return encoder.encode(topic, body)
 
     async def write(
         self, topic: str, records: Sequence[EncodedRecord | GatewayError], acks: int

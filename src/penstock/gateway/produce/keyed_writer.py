@@ -15,7 +15,6 @@ import msgspec
 
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.gateway.errors import GatewayError, as_gateway_error, too_many
-from penstock.gateway.kafka.topic_admin import create_topic
 from penstock.gateway.produce.encode import EncodedRecord
 from penstock.gateway.produce.key_table import (
     KeyTable,
@@ -30,6 +29,7 @@ from penstock.link.aio import AsyncCluster
 from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import Isolation, end_offsets, start_offsets
 from penstock.link.send_batches import send_batches
+from penstock.link.topic_admin import create_topic
 from penstock.link.transactions import TransactionHandle, end_transaction, init_producer_id
 from penstock.model import Millis, Offset, SequenceNumber, TopicPartition
 from penstock.protocol.records import Record, build_batch

@@ -6,15 +6,15 @@ from fastapi import APIRouter, Request, Response
 
 from penstock.gateway.errors import GatewayError, not_found
 from penstock.gateway.gateway_node import GatewayNode
-from penstock.gateway.kafka.group_admin import (
+from penstock.gateway.request_bodies import GroupName, TopicName
+from penstock.gateway.rest_v3.shapes import Links, json_response
+from penstock.gateway.rest_v3.v3_topics import links_for
+from penstock.link.group_admin import (
     GroupDescription,
     GroupMemberDescription,
     describe_group,
     list_groups,
 )
-from penstock.gateway.request_bodies import GroupName, TopicName
-from penstock.gateway.rest_v3.shapes import Links, json_response
-from penstock.gateway.rest_v3.v3_topics import links_for
 from penstock.link.offsets import Isolation, committed_offsets, end_offsets
 from penstock.model import Offset, TopicPartition
 

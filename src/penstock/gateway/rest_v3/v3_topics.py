@@ -7,20 +7,20 @@ from fastapi import APIRouter, Request, Response
 
 from penstock.gateway.errors import GatewayError, bad_request, not_found
 from penstock.gateway.gateway_node import GatewayNode
-from penstock.gateway.kafka.topic_admin import (
+from penstock.gateway.request_bodies import TopicName, described_body, read_document
+from penstock.gateway.rest_v3.shapes import Links, base_url, json_response
+from penstock.gateway.routes.topics import PartitionCount, ReplicationFactor, topic_soon
+from penstock.link.cluster_admin import describe_cluster
+from penstock.link.offsets import Isolation, end_offsets, start_offsets
+from penstock.link.topic_admin import (
     TopicDescription,
     add_partitions,
     alter_configs,
     create_topic,
     delete_topic,
-    describe_cluster,
     describe_configs,
     describe_topics,
 )
-from penstock.gateway.request_bodies import TopicName, described_body, read_document
-from penstock.gateway.rest_v3.shapes import Links, base_url, json_response
-from penstock.gateway.routes.topics import PartitionCount, ReplicationFactor, topic_soon
-from penstock.link.offsets import Isolation, end_offsets, start_offsets
 from penstock.model import TopicPartition
 from penstock.protocol.messages.configs import DescribedConfig
 

@@ -10,14 +10,15 @@ from fastapi import APIRouter, Query, Request, Response
 from penstock.gateway.errors import bad_request
 from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.groups.commit_rules import WantedCommit
-from penstock.gateway.groups.group_offsets import GroupOffsets, offset_document
-from penstock.gateway.groups.http_member import (
+from penstock.gateway.groups.group_offsets import GroupOffsets, ResetTo, offset_document
+from penstock.gateway.groups.group_subscription import (
     SESSION_MS_MAX,
-    HttpMember,
-    Subscription,
-    read_pattern,
+    GroupSubscription,
+    UnreadablePolicy,
 )
 from penstock.gateway.groups.living_members import Members, new_name
+from penstock.gateway.groups.polled_member import PolledMember, PolledSubscription
+from penstock.gateway.groups.topic_pattern import TopicPattern
 from penstock.gateway.json_responses import events_document, json_response
 from penstock.gateway.request_bodies import (
     GroupName,
@@ -29,6 +30,7 @@ from penstock.gateway.request_bodies import (
 from penstock.gateway.routes.fetching import BYTES_DEFAULT
 from penstock.model import Offset, TopicPartition
 
+_DIGITS_MAX: Final = 19
 JOIN_S: Final = 10.0  # how long subscribe waits for the assignment
 _MEMBER: Final = {
     "group": "billing",
@@ -45,6 +47,7 @@ class SubscribeBody(msgspec.Struct, forbid_unknown_fields=True):
     member: Annotated[str, msgspec.Meta(min_length=1, max_length=249)] | None = None
     session_timeout_ms: Annotated[int, msgspec.Meta(ge=500, le=SESSION_MS_MAX)] = 45_000
     auto_offset_reset: Literal["earliest", "latest"] = "earliest"
+    on_decode_error: UnreadablePolicy = UnreadablePolicy.QUARANTINE
 
 
 class OffsetBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,11 +59,20 @@ class OffsetBody(msgspec.Struct, forbid_unknown_fields=True):
     expected_version: int | None = None
 
 
-class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Offsets to commit, all or none."""
+ResetTarget = Literal["earliest", "latest"] | dict[str, str | int]
 
-    offsets: Annotated[list[OffsetBody], msgspec.Meta(min_length=1, max_length=10_000)]
+
+class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Offsets to commit, all or none: by number, or where a topic is to be read from.
+
+    `to` is earliest, latest, {"time": ms} or {"shift": records}.
+    """
+
+    offsets: Annotated[list[OffsetBody], msgspec.Meta(min_length=1, max_length=10_000)] = []
     member: str | None = None
+    topic: str | None = None
+    partitions: Annotated[list[int], msgspec.Meta(min_length=1, max_length=10_000)] | None = None
+    to: ResetTarget | None = None
 
 
 def membership(node: GatewayNode, members: Members) -> APIRouter:
@@ -85,7 +97,7 @@ def membership(node: GatewayNode, members: Members) -> APIRouter:
         """
         body = await read_document(request, SubscribeBody, node.settings.body_bytes_max)
         member = await members.join(_subscription(group, body))
-        name = member.subscription.member
+        name = member.subscription.name
         async with members.using(group, name):
             await member.assignment(JOIN_S)
         location = f"/consumer-groups/{quote(group, safe='')}/members/{quote(name, safe='')}"
@@ -153,6 +165,7 @@ def offsets(node: GatewayNode, groups: GroupOffsets) -> APIRouter:
                 "member": "worker-1",
                 "offsets": [{"topic": "orders", "partition": 0, "offset": 8}],
             },
+            back_to_a_time={"topic": "orders", "to": {"time": "1700000000000"}},
             only_if_unchanged={
                 "offsets": [
                     {"topic": "orders", "partition": 0, "offset": 8, "expected_version": 1}
@@ -164,13 +177,19 @@ def offsets(node: GatewayNode, groups: GroupOffsets) -> APIRouter:
         group: GroupName,
         request: Request,
         reset: Annotated[bool, Query(description="Allow offsets to go back.")] = False,
+        dry_run: Annotated[bool, Query(description="Check it, and commit nothing.")] = False,
     ) -> Response:
         """Commit offsets: all or none, and never backwards unless `reset`.
 
-        409 lists every conflict with the current offset and version.
+        409 lists every conflict with the current offset and version. A dry run has the same
+        verdict, and the offsets before and after.
         """
         body = await read_document(request, CommitBody, node.settings.body_bytes_max)
-        committed = await groups.commit(group, _wanted(body), body.member, reset=reset)
+        wanted = await _resolved(groups, group, body)
+        if dry_run:
+            plan = await groups.check(group, wanted, body.member, reset=reset)
+            return json_response({"offsets": [row.document() for row in plan]})
+        committed = await groups.commit(group, wanted, body.member, reset=reset)
         rows = [offset_document(*row) for row in sorted(committed.items())]
         return json_response({"offsets": rows})
 
@@ -183,20 +202,43 @@ def offsets(node: GatewayNode, groups: GroupOffsets) -> APIRouter:
     return router
 
 
-def _subscription(group: str, body: SubscribeBody) -> Subscription:
+def _subscription(group: str, body: SubscribeBody) -> PolledSubscription:
     if (body.topics is None) == (body.pattern is None):
         raise bad_request("give topics or pattern, and not both")
-    if body.pattern is not None:
-        read_pattern(body.pattern)
-    return Subscription(
+    reads = GroupSubscription(
         group,
-        body.member or new_name(),
         tuple(dict.fromkeys(body.topics or ())),
-        body.pattern,
         body.session_timeout_ms,
-        body.auto_offset_reset,
-        is_static=body.member is not None,
+        is_latest=body.auto_offset_reset == "latest",
+        pattern=None if body.pattern is None else TopicPattern(body.pattern),
+        instance_id=body.member,
+        on_unreadable=body.on_decode_error,
     )
+    return PolledSubscription(body.member or new_name(), reads)
+
+
+async def _resolved(groups: GroupOffsets, group: str, body: CommitBody) -> Sequence[WantedCommit]:
+    if (body.to is None) != (body.topic is None) or (body.to is None) == (not body.offsets):
+        raise bad_request("give offsets, or topic and to")
+    if body.topic is None or body.to is None:
+        return _wanted(body)
+    targets = await groups.targets(group, body.topic, body.partitions, _read_target(body.to))
+    if not targets:
+        raise bad_request(f"group {group} has committed nothing of topic {body.topic}")
+    return [WantedCommit(partition, offset) for partition, offset in sorted(targets.items())]
+
+
+def _read_target(to: str | dict[str, str | int]) -> ResetTo:
+    if isinstance(to, str):
+        return ResetTo(to)
+    if len(to) == 1 and set(to) <= {"time", "shift"}:
+        ((name, value),) = to.items()
+        text = str(value)
+        if text.lstrip("-").isdecimal() and text.isascii() and len(text) < _DIGITS_MAX:
+            number = int(text)
+            if name == "shift" or number >= 0:
+                return ResetTo(name, number)
+    raise bad_request('to is earliest, latest, {"time": ms} or {"shift": records}')
 
 
 def _wanted(body: CommitBody) -> Sequence[WantedCommit]:
@@ -211,15 +253,15 @@ def _wanted(body: CommitBody) -> Sequence[WantedCommit]:
     return wanted
 
 
-def _document(member: HttpMember) -> dict[str, Any]:
-    subscription = member.subscription
+def _document(member: PolledMember) -> dict[str, Any]:
+    subscription, positions = member.subscription, member.positions
     rows = [
         {"topic": partition.topic, "partition": partition.partition, "position": position}
-        for partition, position in sorted(member.positions.items())
+        for partition, position in sorted((positions or {}).items())
     ]
     return {
-        "group": subscription.group,
-        "member": subscription.member,
-        "assignment": None if member.generation is None else rows,
-        "session_timeout_ms": subscription.session_ms,
+        "group": subscription.reads.group,
+        "member": subscription.name,
+        "assignment": None if positions is None else rows,
+        "session_timeout_ms": subscription.reads.session_ms,
     }

@@ -5,22 +5,19 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response
 
-from penstock.gateway.errors import bad_request
+from penstock.gateway.errors import bad_request, unknown_partition
 from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.json_responses import events_document, json_response
-from penstock.gateway.kafka.fetch import (
-    FetchLimits,
-    partition_count,
-    unknown_partition,
-)
 from penstock.gateway.request_bodies import TopicName, described_response
-from penstock.gateway.visible_records import visible_records
+from penstock.link.fetch_request import FetchLimits
 from penstock.link.offsets import EARLIEST, LATEST, Isolation, list_offsets
+from penstock.link.topic_admin import partition_count
 from penstock.model import NO_OFFSET, Millis, Offset, TopicPartition
 from penstock.protocol.records import Record
 
 BYTES_DEFAULT: Final = 1 << 20
 _BATCH_BYTES_MIN: Final = 64 << 10  # a batch comes whole, so fetching less saves nothing
+_DIGITS_MAX: Final = 19
 _INT_64_MAX: Final = (1 << 63) - 1
 _EXAMPLE: Final = {
     "events": [
@@ -86,9 +83,7 @@ async def fetch_response(
         left_ms = max(0, int((deadline - loop.time()) * 1000))
         limits = FetchLimits(left_ms, size_bytes, size_bytes)
         fetched = (await node.fetch({place: offset}, limits))[place]
-        records, end_offset = visible_records(
-            fetched.batches, fetched.aborted, offset, bytes_max=bytes_max
-        )
+        records, end_offset = await node.open(fetched.batches, fetched.aborted, offset, bytes_max)
         if end_offset == offset and loop.time() >= deadline:
             break
         offset = end_offset
@@ -126,6 +121,7 @@ async def start_offset(
         offset is None
         or not offset.isascii()
         or not offset.isdecimal()
+        or len(offset) > _DIGITS_MAX
         or int(offset) > _INT_64_MAX
     ):
         raise bad_request(f"offset {offset!r} is neither a number nor earliest nor latest")

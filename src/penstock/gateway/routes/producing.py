@@ -64,14 +64,20 @@ def producing(node: GatewayNode, producer: GatewayProducer) -> APIRouter:
         request: Request,
         acks: Annotated[str, Query(description="all, 1 or 0.")] = "all",
         idempotency_key: Annotated[str | None, Header(max_length=600)] = None,
+        dry_run: Annotated[bool, Query(description="Encode, and write nothing.")] = False,
     ) -> Response:
         """Write one record or several. The answer is 200 also if some records have errors.
+
+        A dry run encodes and checks the records, registers no schema and writes nothing: the answer
+        has the partition (null: any) and the bytes of each record, or its error.
 
         With an `Idempotency-Key` header a request that is sent again gets the same answer and
         appends nothing, for 24 hours and across restarts.
         """
         body = await read_body(request, node.settings.body_bytes_max)
         level = read_acks(acks)
+        if dry_run:
+            return json_response(await producer.check(topic, read_json(body, ProduceBody)))
         if idempotency_key is None:
             records = await producer.encode(topic, read_json(body, ProduceBody))
             return json_response(answer_document(await producer.write(topic, records, level)))

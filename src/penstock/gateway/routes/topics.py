@@ -5,28 +5,30 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
-from penstock.gateway.errors import GatewayError, bad_request
+from penstock.errors import ErrorCode, Refused
+from penstock.gateway.errors import bad_request
 from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.json_responses import json_response
-from penstock.gateway.kafka.topic_admin import (
-    TopicDescription,
-    add_partitions,
-    alter_configs,
-    create_topic,
-    delete_topic,
-    describe_cluster,
-    describe_configs,
-    describe_topics,
-)
 from penstock.gateway.request_bodies import (
     TopicName,
     described_body,
     described_response,
     read_document,
 )
+from penstock.link.cluster_admin import describe_cluster
 from penstock.link.offsets import Isolation, end_offsets, start_offsets
+from penstock.link.routing import Operation
+from penstock.link.topic_admin import (
+    TopicDescription,
+    add_partitions,
+    alter_configs,
+    create_topic,
+    delete_topic,
+    describe_configs,
+    describe_topics,
+)
 from penstock.model import TopicPartition
 from penstock.protocol.messages.configs import DescribedConfig
 
@@ -43,6 +45,9 @@ _TOPIC: Final = {
     ],
     "configs": {"cleanup.policy": "delete"},
 }
+
+
+DryRun = Annotated[bool, Query(description="Check it, and change nothing.")]
 
 
 class TopicBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,17 +113,12 @@ def changing(node: GatewayNode) -> APIRouter:
         ),
         responses=described_response(_TOPIC, "The topic as it was created.", 201),
     )
-    async def make_topic(request: Request) -> Response:
-        """Create a topic."""
+    async def make_topic(request: Request, dry_run: DryRun = False) -> Response:
+        """Create a topic. A dry run answers 200 with nothing in it if it could be created."""
         body = await read_document(request, TopicBody, bytes_max)
-        await node.run(
-            create_topic(
-                body.name,
-                partitions=body.partitions or -1,
-                replication_factor=body.replication_factor or -1,
-                configs=body.configs,
-            )
-        )
+        await node.run(_creation(body, dry_run))
+        if dry_run:
+            return json_response({})
         await topic_soon(node, body.name)
         document = await topic_document(node, body.name)
         return json_response(document, 201, {"Location": f"/topics/{body.name}"})
@@ -132,16 +132,20 @@ def changing(node: GatewayNode) -> APIRouter:
         ),
         responses=described_response(_TOPIC, "The topic after the change."),
     )
-    async def change_topic(topic: TopicName, request: Request) -> Response:
-        """Change settings, or add partitions. With more partitions, keys move to other ones."""
+    async def change_topic(topic: TopicName, request: Request, dry_run: DryRun = False) -> Response:
+        """Change settings, or add partitions. With more partitions, keys move to other ones.
+
+        A dry run has the same verdict, and the topic as it stays.
+        """
         change = await read_document(request, TopicChange, bytes_max)
         (known,) = await node.run(describe_topics([topic]))
         _check_partitions(known, change.partitions)
         if change.configs:
-            await node.run(alter_configs(topic, change.configs))
+            await node.run(alter_configs(topic, change.configs, validate_only=dry_run))
         if change.partitions is not None and change.partitions > len(known.partitions):
-            await node.run(add_partitions(topic, change.partitions))
-            await topic_soon(node, topic, change.partitions)
+            await node.run(add_partitions(topic, change.partitions, validate_only=dry_run))
+            if not dry_run:
+                await topic_soon(node, topic, change.partitions)
         return json_response(await topic_document(node, topic))
 
     @router.delete("/topics/{topic}", status_code=204)
@@ -151,6 +155,16 @@ def changing(node: GatewayNode) -> APIRouter:
         return Response(status_code=204)
 
     return router
+
+
+def _creation(body: TopicBody, dry_run: bool) -> Operation[None]:
+    return create_topic(
+        body.name,
+        partitions=body.partitions or -1,
+        replication_factor=body.replication_factor or -1,
+        configs=body.configs,
+        validate_only=dry_run,
+    )
 
 
 def _check_partitions(known: TopicDescription, wanted: int | None) -> None:
@@ -171,8 +185,8 @@ async def topic_soon(node: GatewayNode, topic: str, partitions: int = 1) -> Topi
             (known,) = await node.run(describe_topics([topic]))
             if is_late or len(known.partitions) >= partitions:
                 return known
-        except GatewayError as error:
-            if error.status != 404 or is_late:
+        except Refused as refusal:
+            if refusal.code is not ErrorCode.unknown_topic_or_partition or is_late:
                 raise
         await asyncio.sleep(_PAUSE_S)
 

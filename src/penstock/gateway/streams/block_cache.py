@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from penstock.gateway.events import UnreadableRecord
 from penstock.model import Offset, TopicPartition
 
 _OBJECT_BYTES: Final = 200  # of one event: tuple, integers, heads of byte strings
@@ -21,6 +22,7 @@ class BlockEvent(NamedTuple):
     offset: Offset
     key: bytes | None  # as in the record, for streams of one key
     text: bytes  # a JSON object without line breaks
+    unreadable: UnreadableRecord | None = None  # some members of groups get it quarantined instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,10 @@ class Block:
     def size_bytes(self) -> int:
         """The memory that it takes."""
         return _OBJECT_BYTES + sum(
-            _OBJECT_BYTES + len(event.text) + len(event.key or b"") for event in self.events
+            _OBJECT_BYTES
+            + len(event.text) * (1 if event.unreadable is None else 2)
+            + len(event.key or b"")
+            for event in self.events
         )
 
 

@@ -15,6 +15,7 @@ from penstock.gateway.streams.stream_frames import (
     FramedEvent,
     StreamChunk,
     StreamForm,
+    UnreadableRow,
     frame_events,
 )
 from penstock.model import Offset, TopicPartition
@@ -35,6 +36,7 @@ class Subscription:
     form: StreamForm
     partitions: tuple[TopicPartition, ...]  # sorted
     key: bytes | None = None  # only events with this key
+    hides_unreadable: bool = False  # events that cannot be decoded are beside the chunk, not in it
 
 
 class Feed:
@@ -101,22 +103,32 @@ class Feed:
         events = collected.events
         payload = frame_events(self.subscription.form, events) if events else b""
         return StreamChunk(
-            payload, len(events), collected.size_bytes, before, after, self._ids.text()
+            payload,
+            len(events),
+            collected.size_bytes,
+            before,
+            after,
+            self._ids.text(),
+            tuple(collected.unreadable),
         )
 
     def _collect(self, index: int, find: Find, collected: "_Collected") -> bool:
         """Take the events of one partition; False if there are more than fit."""
-        partition, key = self.subscription.partitions[index], self.subscription.key
+        subscription = self.subscription
+        partition, key = subscription.partitions[index], subscription.key
         while (block := find(partition, self.offsets[index])) is not None:
             events = block.events
             for at in range(block.index_of(self.offsets[index]), len(events)):
                 event = events[at]
-                is_match = key is None or event.key == key
+                is_hidden = subscription.hides_unreadable and event.unreadable is not None
+                is_match = not is_hidden and (key is None or event.key == key)
                 if not collected.fits(len(event.text) if is_match else 0):
                     return False
                 self._advance(index, Offset(event.offset + 1))
                 if is_match:
                     collected.add(FramedEvent(self._ids.text(), event.text))
+                elif is_hidden and event.unreadable is not None:
+                    collected.unreadable.append((partition, event.unreadable))
             self._advance(index, block.end_offset)
         return True
 
@@ -126,6 +138,7 @@ class _Collected:
 
     def __init__(self, limit: SendLimit) -> None:
         self.events: list[FramedEvent] = []
+        self.unreadable: list[UnreadableRow] = []
         self.size_bytes = 0
         self._limit = limit
         self._scanned = 0

@@ -16,17 +16,19 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.gateway.streams.block_cache import Block
-from penstock.gateway.streams.fetch_request import FetchPlace, fetch_request, read_rows
 from penstock.link.aio import AsyncCluster
+from penstock.link.fetch_request import FetchLimits, FetchPlace, fetch_request, read_rows
 from penstock.link.offsets import EARLIEST, LATEST, list_offsets, partitions_of
 from penstock.link.operation import FAILURES, send
 from penstock.link.settings import Address
 from penstock.model import Offset, TopicId, TopicPartition
-from penstock.protocol.messages.fetch import FetchedPartition
+from penstock.protocol.messages.fetch import READ_COMMITTED, FetchedPartition
 
 END_WAIT_MS: Final = 50  # a stream that reaches the end waits this long to join the long poll
 GATHER_S: Final = 0.005  # between two polls at the end that bring events
 PLACES_MAX: Final = 500  # partitions in one request
+_RESPONSE_BYTES_MAX: Final = 4 << 20
+_PARTITION_BYTES_MAX: Final = 512 << 10
 _EMPTY_MAX: Final = 3  # though the log is longer: compaction left nothing up to its end
 _TOPICS_MAX: Final = 10_000  # whose ids are cached; then all are dropped
 _SECOND_MS: Final = 1000
@@ -331,19 +333,21 @@ class _FetchLoop:
         wait_s = self._next_s - asyncio.get_running_loop().time()
         if self._wait_ms and wait_s > 0:
             await asyncio.sleep(wait_s)
-        request = fetch_request(list(rows.values()), self._wait_ms)
+        places = list(rows.values())
+        limits = FetchLimits(self._wait_ms, _RESPONSE_BYTES_MAX, _PARTITION_BYTES_MAX)
+        request = fetch_request(places, limits, READ_COMMITTED)
         self._fetcher.fetches += 1
         try:
             response = await self._cluster.run(lambda _routes: send(self._address, request))
+            answered = read_rows(response, places)
         except FAILURES:
             self._failures += 1
             pause_ms = self._cluster.routes.backoff_ms(self._failures)
             await asyncio.sleep(pause_ms / _SECOND_MS)
-            self._fetcher.on_lost(rows.values())
+            self._fetcher.on_lost(places)
             return
         self._failures = 0
         self._next_s = asyncio.get_running_loop().time() + GATHER_S
-        answered = read_rows(response, rows.values())
         for partition, row in rows.items():
             self._fetcher.on_row((partition, row.offset), answered.get(partition))
         if response.throttle_time_ms:

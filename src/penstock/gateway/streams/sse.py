@@ -13,9 +13,13 @@ from starlette.responses import Response
 
 from penstock.errors import Refused
 from penstock.gateway.errors import GatewayError, as_gateway_error
-from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.streams.feed import CHUNK_LIMIT, Subscription
-from penstock.gateway.streams.group_reading import GroupReading, OnProcessed
+from penstock.gateway.streams.group_reading import (
+    GroupReading,
+    GroupStreams,
+    OnProcessed,
+    OnUnreadableRecords,
+)
 from penstock.gateway.streams.partition_fetcher import Gap
 from penstock.gateway.streams.resume_id import ResumeIdWriter
 from penstock.gateway.streams.stream_credit import SEND_NOTHING, SendLimit
@@ -59,8 +63,10 @@ class SseStream:
         position_id = ResumeIdWriter(*start).text()
         self._write(sse_message(event="opened", position_id=position_id, fields=fields))
 
-    def _place(self, start: StreamStart, key: bytes | None = None) -> None:
-        self.subscription = Subscription(StreamForm.SSE, start.partitions, key)
+    def _place(
+        self, start: StreamStart, key: bytes | None = None, *, hides_unreadable: bool = False
+    ) -> None:
+        self.subscription = Subscription(StreamForm.SSE, start.partitions, key, hides_unreadable)
         self.offsets = start.offsets
 
     def _write(self, content: bytes) -> None:
@@ -116,11 +122,17 @@ class SseGroupStream(SseStream):
 
     def __init__(self, socket: StreamSocket, now_s: float) -> None:
         super().__init__(socket, now_s, is_complete=False)
+        self.is_held: bool = False
         self.on_sent: OnProcessed | None = None
+        self.on_unreadable: OnUnreadableRecords | None = None
 
-    def assign(self, start: StreamStart, member: str) -> None:
+    def send_limit(self) -> SendLimit:
+        """Nothing while it is held."""
+        return SEND_NOTHING if self.is_held else super().send_limit()
+
+    def assign(self, start: StreamStart, member: str, *, hides_unreadable: bool) -> None:
         """Say which partitions it reads from now on."""
-        self._place(start)
+        self._place(start, hides_unreadable=hides_unreadable)
         fields = {"member": member, "positions": position_rows(*start)}
         self._write(sse_message(event="assigned", fields=fields))
 
@@ -132,6 +144,8 @@ class SseGroupStream(SseStream):
     def write_chunk(self, chunk: StreamChunk) -> None:
         """Write events; they count as processed where the client chose that."""
         super().write_chunk(chunk)
+        if chunk.unreadable and self.on_unreadable is not None:
+            self.on_unreadable(chunk.unreadable)
         if self.on_sent is not None:
             self.on_sent(chunk.after)
 
@@ -205,16 +219,15 @@ class SseTopicResponse(SseResponse):
 class SseGroupResponse(SseResponse):
     """The response to a request for a stream of a consumer group."""
 
-    def __init__(
-        self, node: GatewayNode, hub: StreamHub, request: GroupRequest, client: str
-    ) -> None:
-        super().__init__(hub, client)
-        self._node = node
+    def __init__(self, groups: GroupStreams, request: GroupRequest, client: str) -> None:
+        super().__init__(groups.hub, client)
+        self._groups = groups
         self._request = request
 
     async def _serve(self, socket: StreamSocket) -> None:
         stream = SseGroupStream(socket, asyncio.get_running_loop().time())
-        reading = GroupReading(self._node, self._hub, self._request, stream)
+        reading = GroupReading(self._groups, self._request.reads, stream)
+        stream.on_unreadable = reading.on_unreadable
         if self._request.commits_sent:
             stream.on_sent = reading.on_processed
         with self._hub.attached(stream):

@@ -102,6 +102,15 @@ class StreamCredit:
         self.acknowledged_number = max(self.acknowledged_number, number)
         return offsets
 
+    def skip(self, offsets: tuple[Offset, ...]) -> tuple[Offset, ...] | None:
+        """The position moved without records for the client; returns it if all before it is
+        acknowledged, else the last message's acknowledgement does.
+        """
+        if not self._sent:
+            return offsets
+        self._sent[-1] = self._sent[-1]._replace(offsets=offsets)
+        return None
+
     def seek(self) -> int:
         """Start an epoch: records of earlier ones are no longer in flight. Credit stays."""
         self.epoch += 1

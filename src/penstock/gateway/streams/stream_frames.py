@@ -6,11 +6,12 @@ message has two fragments, a head of the stream's own (epoch, number) and the sh
 
 from enum import Enum
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from penstock.model import Offset
+from penstock.gateway.events import UnreadableRecord
+from penstock.model import Offset, TopicPartition
 
 _FIN: Final = 0x80
 _TEXT: Final = 0x01
@@ -23,6 +24,9 @@ _LONG: Final = Struct(">BBQ")
 _encode: Final = msgspec.json.Encoder().encode
 
 COMMENT: Final = b"3\r\n:\n\n\r\n"  # keeps proxies from closing an idle stream
+
+
+UnreadableRow: TypeAlias = tuple[TopicPartition, UnreadableRecord]
 
 
 class StreamForm(Enum):
@@ -48,6 +52,7 @@ class StreamChunk(NamedTuple):
     before: tuple[Offset, ...]
     after: tuple[Offset, ...]
     id: str  # of the position after it
+    unreadable: tuple[UnreadableRow, ...] = ()  # hidden from the client
 
 
 def frame_events(form: StreamForm, events: list[FramedEvent]) -> bytes:

@@ -4,13 +4,13 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from penstock.gateway.errors import GatewayError, too_many
+from penstock.gateway.errors import too_many
 from penstock.gateway.gateway_node import GatewayNode
-from penstock.gateway.kafka.topic_admin import describe_topics
 from penstock.gateway.streams.block_cache import Block, BlockCache, BlockEvent
 from penstock.gateway.streams.partition_fetcher import PartitionFetcher, Place
 from penstock.gateway.streams.pump import Pump, PushStream
@@ -20,20 +20,18 @@ from penstock.gateway.streams.stream_request import (
     selected_partitions,
     start_offsets,
 )
-from penstock.gateway.visible_records import visible_records
+from penstock.gateway.topic_watch import Topics
 from penstock.link.offsets import EARLIEST, LATEST, Isolation, list_offsets
-from penstock.link.operation import FAILURES
+from penstock.link.topic_admin import TopicDescription, describe_topics
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.protocol.messages.fetch import FetchedPartition
-from penstock.protocol.records import Record
 from penstock.serde.errors import RegistryUnavailableError
 
 TICK_S: Final = 1.0
-PARTITIONS_CHECK_S: Final = 5.0
 RETRY_MIN_MS: Final = 1_000
 RETRY_JITTER_MS: Final = 4_000
 _REGISTRY_PAUSE_S: Final = 0.5
-_INLINE_BYTES_MAX: Final = 32 << 10  # a larger row is opened in a thread
+_DELETED_MS: Final = 1_500  # a topic that was read and is unknown for this long was deleted
 _BLOCK_BYTES_MAX: Final = 1 << 20  # of one block's records
 
 
@@ -80,11 +78,14 @@ class StreamHub:
         self.in_flight_bytes_max: Final = node.settings.stream_in_flight_bytes_max
         self.cache: Final = BlockCache(node.settings.stream_cache_bytes_max)
         self.pump: Final = Pump(self.cache)
-        self.fetcher: Final = PartitionFetcher(node.connect, self._render, self.pump)
+        self.fetcher: Final = PartitionFetcher(
+            partial(node.connect, unknown_retry_ms=_DELETED_MS), self._render, self.pump
+        )
         self.pump.start(self.fetcher)
         self.streams: dict[HubStream, None] = {}
         self._by_client: Counter[str] = Counter()
         self._ticking = asyncio.create_task(self._tick(), name="heartbeats of streams")
+        node.topic_watch.add(self._add_new_partitions)
         node.on_stop(self.close)
 
     @contextmanager
@@ -124,6 +125,7 @@ class StreamHub:
     async def close(self) -> None:
         """End all streams."""
         self.end_streams()
+        self._node.topic_watch.remove(self._add_new_partitions)
         self._ticking.cancel()
         self.pump.stop()
         await self.fetcher.close()
@@ -141,11 +143,7 @@ class StreamHub:
 
     async def _existing(self, topics: Sequence[str]) -> list[TopicPartition]:
         described = await self._node.run(describe_topics(topics))
-        return [
-            TopicPartition(topic.name, partition.partition)
-            for topic in described
-            for partition in topic.partitions
-        ]
+        return [partition for topic in described for partition in _partitions(topic)]
 
     async def check_topics(self, topics: Sequence[str]) -> None:
         """GatewayError if one of the topics does not exist."""
@@ -179,15 +177,8 @@ class StreamHub:
     async def _render(self, place: Place, row: FetchedPartition) -> Block:
         """What a fetch brought, as a block; waits for the registry as long as it takes."""
         partition, start = place
-        batches = memoryview(row.records or b"")
-        aborted = row.aborted_transactions or ()
-
-        def open_records() -> tuple[list[Record], Offset]:
-            return visible_records(batches, aborted, start, bytes_max=_BLOCK_BYTES_MAX)
-
-        is_small = len(batches) <= _INLINE_BYTES_MAX
-        opened = open_records() if is_small else await self._node.in_thread(open_records)
-        records, end = opened
+        batches, aborted = memoryview(row.records or b""), row.aborted_transactions or ()
+        records, end = await self._node.open(batches, aborted, start, _BLOCK_BYTES_MAX)
         while True:
             try:
                 rendered = await self._node.render(partition, records)
@@ -195,7 +186,7 @@ class StreamHub:
             except RegistryUnavailableError:
                 await asyncio.sleep(_REGISTRY_PAUSE_S)
         events = [
-            BlockEvent(Offset(record.offset), record.key, event.text)
+            BlockEvent(Offset(record.offset), record.key, event.text, event.unreadable)
             for record, event in zip(records, rendered, strict=True)
         ]
         return Block(partition, start, end, events)
@@ -204,27 +195,16 @@ class StreamHub:
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
-        checked_s = loop.time()
         while True:
             await asyncio.sleep(TICK_S)
             now_s = loop.time()
             for stream in list(self.streams):
                 stream.tick(now_s)
-            if now_s - checked_s >= PARTITIONS_CHECK_S:
-                checked_s = now_s
-                await self._add_new_partitions()
 
-    async def _add_new_partitions(self) -> None:
+    def _add_new_partitions(self, topics: Topics) -> None:
         """Streams of whole topics read partitions that were added meanwhile, from their start."""
-        complete = [stream for stream in self.streams if stream.is_complete]
-        topics = {each.topic for stream in complete for each in stream.subscription.partitions}
-        existing: dict[str, list[TopicPartition]] = {}
-        for topic in sorted(topics):
-            with suppress(GatewayError, *FAILURES):  # a deleted topic fails in the fetcher
-                existing[topic] = await self._existing((topic,))
-        for stream in complete:
-            if stream not in self.streams:
-                continue
+        existing = {topic.name: _partitions(topic) for topic in topics}
+        for stream in [stream for stream in self.streams if stream.is_complete]:
             subscription = stream.subscription
             offsets = dict(zip(subscription.partitions, stream.offsets, strict=True))
             for topic in {each.topic for each in subscription.partitions}:
@@ -234,6 +214,10 @@ class StreamHub:
                 stream.subscription = replace(subscription, partitions=tuple(sorted(offsets)))
                 stream.offsets = tuple(offsets[each] for each in sorted(offsets))
                 self.pump.add(stream)
+
+
+def _partitions(topic: TopicDescription) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, each.partition) for each in topic.partitions]
 
 
 def retry_ms() -> int:

@@ -10,6 +10,12 @@ from typing import Final, NamedTuple
 
 from penstock.errors import Malformed
 from penstock.gateway.errors import GatewayError, bad_request, not_found
+from penstock.gateway.groups.group_subscription import (
+    SESSION_MS_MAX,
+    SESSION_MS_MIN,
+    GroupSubscription,
+    UnreadablePolicy,
+)
 from penstock.gateway.streams.resume_id import (
     ID_CHARACTERS_MAX,
     ResumeIdWriter,
@@ -34,10 +40,9 @@ GROUP_PARAMETERS: Final = {  # of a stream of a consumer group
     "topics": "Topics, separated by commas.",
     "commit": "sent: what was sent is committed; else the client commits.",
     "auto_offset_reset": "Where to start without a committed offset: earliest (default), latest.",
+    "on_decode_error": "What cannot be decoded goes to quarantine (default), skip, or return.",
     "session_timeout_ms": "After this time without a heartbeat the member leaves; default 10000.",
 }
-SESSION_MS_MIN: Final = 6_000
-SESSION_MS_MAX: Final = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +61,8 @@ class StreamRequest:
 class GroupRequest:
     """What to read as a member of a consumer group."""
 
-    group: str
-    topics: tuple[str, ...]
-    offset_reset: str = EARLIEST  # where to start without a committed offset
-    session_ms: int = 10_000
-    commits_sent: bool = False
+    reads: GroupSubscription
+    commits_sent: bool = False  # else the client commits, or acknowledges
 
 
 class LogRange(NamedTuple):
@@ -124,8 +126,18 @@ def read_group_request(
     if not SESSION_MS_MIN <= session_ms <= SESSION_MS_MAX:
         message = f"session_timeout_ms is from {SESSION_MS_MIN} to {SESSION_MS_MAX}"
         raise bad_request(message)
-    topics = topic_names(parameters.get("topics", ""))
-    return GroupRequest(group, topics, reset, session_ms, commits_sent=commit is not None)
+    on_unreadable = parameters.get("on_decode_error", UnreadablePolicy.QUARANTINE)
+    if on_unreadable not in set(UnreadablePolicy):
+        known = ", ".join(UnreadablePolicy)
+        raise bad_request(f"on_decode_error {on_unreadable!r} is not one of {known}")
+    reads = GroupSubscription(
+        group,
+        topic_names(parameters.get("topics", "")),
+        session_ms,
+        is_latest=reset == LATEST,
+        on_unreadable=UnreadablePolicy(on_unreadable),
+    )
+    return GroupRequest(reads, commits_sent=commit is not None)
 
 
 def topic_names(text: str) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from starlette.requests import HTTPConnection
 
 from penstock.errors import Malformed, Refused
 from penstock.gateway.errors import GatewayError, as_gateway_error
-from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.json_responses import error_response
 from penstock.gateway.request_bodies import GroupName
+from penstock.gateway.streams.group_reading import GroupStreams
 from penstock.gateway.streams.sse import MEDIA, SseGroupResponse, SseTopicResponse
 from penstock.gateway.streams.stream_hub import StreamHub
 from penstock.gateway.streams.stream_request import (
@@ -44,9 +44,10 @@ TopicNames = Annotated[
 ]
 
 
-def streaming_groups(node: GatewayNode, hub: StreamHub) -> APIRouter:
+def streaming_groups(groups: GroupStreams) -> APIRouter:
     """Streams of consumer groups."""
     router = APIRouter(tags=["streams"])
+    hub = groups.hub
 
     @router.get(
         "/consumer-groups/{group}/stream",
@@ -62,8 +63,8 @@ def streaming_groups(node: GatewayNode, hub: StreamHub) -> APIRouter:
         client = client_of(request)
         group_request = read_group_request(group, query_of(request), acknowledges=False)
         with hub.admitted(client):
-            await hub.check_topics(group_request.topics)
-        return SseGroupResponse(node, hub, group_request, client)
+            await hub.check_topics(group_request.reads.topics)
+        return SseGroupResponse(groups, group_request, client)
 
     @router.websocket("/consumer-groups/{group}/stream")
     async def connect_group(websocket: WebSocket, group: GroupName) -> None:
@@ -71,11 +72,11 @@ def streaming_groups(node: GatewayNode, hub: StreamHub) -> APIRouter:
         try:
             group_request = read_group_request(group, query_of(websocket), acknowledges=True)
             with hub.admitted(client):
-                await hub.check_topics(group_request.topics)
+                await hub.check_topics(group_request.reads.topics)
         except _BELOW as failure:
             await websocket.send_denial_response(error_response(as_gateway_error(failure)))
             return
-        await serve_group(node, hub, group_request, websocket, client)
+        await serve_group(groups, group_request, websocket, client)
 
     return router
 

@@ -14,9 +14,13 @@ from starlette.websockets import WebSocket
 
 from penstock.errors import Refused
 from penstock.gateway.errors import GatewayError, as_gateway_error, bad_request
-from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.streams.feed import Subscription
-from penstock.gateway.streams.group_reading import GroupReading, OnProcessed
+from penstock.gateway.streams.group_reading import (
+    GroupReading,
+    GroupStreams,
+    OnProcessed,
+    OnUnreadableRecords,
+)
 from penstock.gateway.streams.partition_fetcher import Gap
 from penstock.gateway.streams.resume_id import ResumeIdWriter
 from penstock.gateway.streams.stream_credit import SEND_NOTHING, SendLimit, StreamCredit
@@ -77,9 +81,12 @@ class WebSocketStream:
         self._socket = socket
         self._unsent_id: str | None = None
 
-    def place(self, start: StreamStart, key: bytes | None) -> None:
+    def place(
+        self, start: StreamStart, key: bytes | None, *, hides_unreadable: bool = False
+    ) -> None:
         """Where the stream goes on."""
-        self.subscription = Subscription(StreamForm.WEBSOCKET, start.partitions, key)
+        form = StreamForm.WEBSOCKET
+        self.subscription = Subscription(form, start.partitions, key, hides_unreadable)
         self.offsets = start.offsets
         self._unsent_id = None
 
@@ -143,9 +150,27 @@ class WebSocketStream:
 class WebSocketGroupStream(WebSocketStream):
     """One client that is connected as a member of a consumer group."""
 
-    def assign(self, start: StreamStart, member: str) -> None:
+    is_held: bool = False
+    on_processed: OnProcessed | None = None
+    on_unreadable: OnUnreadableRecords | None = None
+
+    def send_limit(self) -> SendLimit:
+        """Nothing while it is held."""
+        return SEND_NOTHING if self.is_held else super().send_limit()
+
+    def write_chunk(self, chunk: StreamChunk) -> None:
+        """Send records; a position that moved without any is processed when all before it is."""
+        super().write_chunk(chunk)
+        if chunk.unreadable and self.on_unreadable is not None:
+            self.on_unreadable(chunk.unreadable)
+        if not chunk.records and self.on_processed is not None:
+            offsets = self.credit.skip(chunk.after)
+            if offsets is not None:
+                self.on_processed(offsets)
+
+    def assign(self, start: StreamStart, member: str, *, hides_unreadable: bool) -> None:
         """Say which partitions it reads from now on, in an epoch of their own."""
-        self.place(start, None)
+        self.place(start, None, hides_unreadable=hides_unreadable)
         self.send(StreamAssigned(self.credit.seek(), member, self.positions))
 
     def revoke(self) -> None:
@@ -289,15 +314,17 @@ async def serve_websocket(
 
 
 async def serve_group(
-    node: GatewayNode, hub: StreamHub, request: GroupRequest, websocket: WebSocket, client: str
+    groups: GroupStreams, request: GroupRequest, websocket: WebSocket, client: str
 ) -> None:
     """Accept a client as a member of a group, and serve it until it or the gateway leaves."""
+    hub = groups.hub
     with hub.admitted(client):
         await websocket.accept()
         transport = websocket.scope["extensions"][TRANSPORT]["transport"]
         socket = StreamSocket(transport, hub.in_flight_bytes_max)
         stream = WebSocketGroupStream(socket, hub.in_flight_bytes_max, is_complete=False)
-        reading = GroupReading(node, hub, request, stream)
+        reading = GroupReading(groups, request.reads, stream)
+        stream.on_processed, stream.on_unreadable = reading.on_processed, reading.on_unreadable
         with hub.attached(stream):
             async with reading.running():
                 session = GroupSession(hub, stream, reading.on_processed)

@@ -1,15 +1,14 @@
-"""Operations on groups: commits of members, descriptions, leaving."""
+"""Operations on groups: lists, descriptions, leaving."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.errors import ErrorCode, Refused
-from penstock.gateway.groups.consumer_protocol import read_assignment
-from penstock.link.offsets import accept_rows
+from penstock.link.consumer_protocol import read_assignment
 from penstock.link.operation import BrokerRequest, Steps, request_of, send_all
 from penstock.link.routing import CoordinatorKind, Routes, operation
 from penstock.link.settings import Address
-from penstock.model import Offset, TopicPartition
+from penstock.model import TopicPartition
 from penstock.protocol.messages.classic_groups import (
     LEAVE_GROUP,
     LeaveGroupRequest,
@@ -25,61 +24,11 @@ from penstock.protocol.messages.group_admin import (
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
-from penstock.protocol.messages.offsets import (
-    OFFSET_COMMIT,
-    OffsetCommitPartition,
-    OffsetCommitRequest,
-    OffsetCommitTopic,
-)
-
-
-class CommittingMember(NamedTuple):
-    """On whose behalf a commit is made; the default is a group without members."""
-
-    generation: int = -1
-    member_id: str = ""
-    instance_id: str | None = None
-
-
-class OffsetWithText(NamedTuple):
-    """An offset with the text that is stored beside it."""
-
-    offset: Offset
-    metadata: str
-
-
-@operation
-def commit_as(
-    routes: Routes,
-    group: str,
-    committer: CommittingMember,
-    offsets: Mapping[TopicPartition, OffsetWithText],
-) -> Steps[None]:
-    """Commit offsets of a member, or of a group without members."""
-    topics: dict[str, list[OffsetCommitPartition]] = {}
-    for (topic, index), row in offsets.items():
-        partition = OffsetCommitPartition(index, row.offset, committed_metadata=row.metadata)
-        topics.setdefault(topic, []).append(partition)
-    rows = [OffsetCommitTopic(*row) for row in topics.items()]
-    body = OffsetCommitRequest(
-        group, committer.generation, committer.member_id, committer.instance_id, rows
-    )
-    request = request_of(OFFSET_COMMIT, body, version_min=7, version_max=9)
-    what = f"commit offsets of group {group}"
-
-    def attempt() -> Steps[None]:
-        response = yield from routes.send_to_coordinator(CoordinatorKind.GROUP, group, request)
-        for topic, partitions in response.topics:
-            accept_rows(what, str(topic), partitions)
-
-    yield from routes.with_retries(
-        what, attempt, lambda: routes.invalidate_coordinator(CoordinatorKind.GROUP, group)
-    )
 
 
 @operation
 def leave_group(routes: Routes, group: str, members: Sequence[LeavingMember]) -> Steps[None]:
-    """Remove members at once; those that are gone already are no error."""
+    """Remove members at once; those that left already are no error."""
     request = request_of(LEAVE_GROUP, LeaveGroupRequest(group, members), version_min=3)
     response = yield from routes.send_to_coordinator(CoordinatorKind.GROUP, group, request)
     if response.error_code not in (ErrorCode.none, ErrorCode.unknown_member_id):
@@ -93,6 +42,7 @@ class GroupMemberDescription(NamedTuple):
     instance_id: str | None
     client_id: str
     assignment: tuple[TopicPartition, ...]
+    host: str = ""
 
 
 class GroupDescription(NamedTuple):
@@ -146,6 +96,7 @@ def describe_group(routes: Routes, group: str, kind: str) -> Steps[GroupDescript
                 each.group_instance_id,
                 each.client_id,
                 read_assignment(each.member_assignment),
+                each.client_host,
             )
             for each in row.members
         )
@@ -178,6 +129,7 @@ def _describe_consumer(routes: Routes, group: str) -> Steps[GroupDescription]:
                 for topic in each.assignment.topic_partitions
                 for index in topic.partitions
             ),
+            each.client_host,
         )
         for each in row.members
     )

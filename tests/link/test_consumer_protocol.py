@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import Malformed
-from penstock.gateway.groups.consumer_protocol import (
+from penstock.link.consumer_protocol import (
     assign_ranges,
     read_assignment,
     read_subscription,

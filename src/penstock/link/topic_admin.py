@@ -1,19 +1,14 @@
-"""Operations on topics and the cluster: describe, create, change, delete. None creates a topic
-that it only reads.
+"""Operations on topics: describe, create, change, delete.
+
+None creates a topic that it only reads. A topic that does not exist is refused without a retry.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from penstock.errors import ErrorCode, Refused
-from penstock.gateway.errors import GatewayError, not_found
 from penstock.link.operation import Request, Steps, request_of, send
 from penstock.link.routing import Routes, operation
-from penstock.protocol.messages.cluster import (
-    DESCRIBE_CLUSTER,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
 from penstock.protocol.messages.configs import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
@@ -43,8 +38,10 @@ from penstock.protocol.messages.topics import (
     TopicToDelete,
 )
 
+T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
 TOPIC: Final = 2  # resource type
+_UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition,)
 SET: Final = 0  # operations on configs
 DELETE: Final = 1
 
@@ -56,6 +53,8 @@ class PartitionDescription(NamedTuple):
     leader: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+    leader_epoch: int = -1
 
 
 class TopicDescription(NamedTuple):
@@ -71,24 +70,10 @@ class TopicDescription(NamedTuple):
 
 
 @operation
-def describe_cluster(routes: Routes) -> Steps[DescribeClusterResponse]:
-    """The brokers and the cluster's id."""
-
-    def attempt() -> Steps[DescribeClusterResponse]:
-        request = request_of(DESCRIBE_CLUSTER, DescribeClusterRequest())
-        response = yield from routes.send_to_any(request)
-        if response.error_code is not ErrorCode.none:
-            raise Refused(response.error_code, f"describe the cluster: {response.error_message}")
-        return response
-
-    return (yield from routes.with_retries("describe the cluster", attempt, lambda: None))
-
-
-@operation
 def describe_topics(
     routes: Routes, names: Sequence[str] | None = None
 ) -> Steps[list[TopicDescription]]:
-    """These topics, or all, by name; Refused if one does not exist."""
+    """These topics by name; Refused if one does not exist. Or all that can be described."""
 
     def attempt() -> Steps[list[TopicDescription]]:
         rows = None if names is None else [MetadataRequestTopic(name) for name in names]
@@ -97,11 +82,24 @@ def describe_topics(
         topics = []
         for row in response.topics:
             assert isinstance(row, MetadataTopic), "as read, topics are not shared"
-            _accept(row.error_code, None, row.name or "", "describe")
-            topics.append(_description(row))
+            if names is not None:
+                _accept(row.error_code, None, row.name or "", "describe")
+            if row.error_code is ErrorCode.none:
+                topics.append(_description(row))
         return sorted(topics)
 
-    return (yield from routes.with_retries("describe topics", attempt, lambda: None))
+    return (yield from _with_retries(routes, "describe topics", attempt))
+
+
+@operation
+def partition_count(routes: Routes, topic: str) -> Steps[int]:
+    """How many partitions a topic has, as far as metadata that is not old says."""
+
+    def attempt() -> Steps[int]:
+        topics = yield from routes.topic_metadata([topic])
+        return len(topics[topic].partitions)
+
+    return (yield from _with_retries(routes, f"describe topic {topic}", attempt))
 
 
 @operation
@@ -124,7 +122,7 @@ def create_topic(
         for row in response.topics:
             _accept(row.error_code, row.error_message, name, "create")
 
-    yield from routes.with_retries(f"create topic {name}", attempt, lambda: None)
+    yield from _with_retries(routes, f"create topic {name}", attempt)
     routes.invalidate_topics([name])
 
 
@@ -143,7 +141,7 @@ def add_partitions(
         for row in response.results:
             _accept(row.error_code, row.error_message, name, "add partitions to")
 
-    yield from routes.with_retries(f"add partitions to {name}", attempt, lambda: None)
+    yield from _with_retries(routes, f"add partitions to {name}", attempt)
     routes.invalidate_topics([name])
 
 
@@ -157,17 +155,21 @@ def delete_topic(routes: Routes, name: str) -> Steps[None]:
         for row in response.responses:
             _accept(row.error_code, row.error_message, name, "delete")
 
-    yield from routes.with_retries(f"delete topic {name}", attempt, lambda: None)
+    yield from _with_retries(routes, f"delete topic {name}", attempt)
     routes.invalidate_topics([name])
 
 
 @operation
 def describe_configs(
-    routes: Routes, names: Sequence[str]
+    routes: Routes,
+    names: Sequence[str],
+    keys: Sequence[str] | None = None,
+    *,
+    documented: bool = False,
 ) -> Steps[dict[str, Sequence[DescribedConfig]]]:
-    """The settings of these topics."""
-    resources = [ConfigsToDescribe(TOPIC, name) for name in names]
-    body = DescribeConfigsRequest(resources, include_synonyms=True)
+    """The settings of these topics, all or some of them."""
+    resources = [ConfigsToDescribe(TOPIC, name, keys) for name in names]
+    body = DescribeConfigsRequest(resources, True, include_documentation=documented)
 
     def attempt() -> Steps[dict[str, Sequence[DescribedConfig]]]:
         request = request_of(DESCRIBE_CONFIGS, body, version_min=1)
@@ -176,7 +178,7 @@ def describe_configs(
             _accept(row.error_code, row.error_message, row.resource_name, "describe")
         return {row.resource_name: row.configs for row in response.results}
 
-    return (yield from routes.with_retries("describe configs", attempt, lambda: None))
+    return (yield from _with_retries(routes, "describe configs", attempt))
 
 
 @operation
@@ -200,7 +202,7 @@ def alter_configs(
         for row in response.responses:
             _accept(row.error_code, row.error_message, name, "change")
 
-    yield from routes.with_retries(f"change topic {name}", attempt, lambda: None)
+    yield from _with_retries(routes, f"change topic {name}", attempt)
 
 
 def _send_to_controller(routes: Routes, request: Request[ResponseT]) -> Steps[ResponseT]:
@@ -220,20 +222,20 @@ def _description(row: MetadataTopic) -> TopicDescription:
             each.leader_id,
             tuple(each.replica_nodes),
             tuple(each.isr_nodes),
+            tuple(each.offline_replicas),
+            each.leader_epoch,
         )
         for each in row.partitions
     ]
     return TopicDescription(row.name or "", row.is_internal, tuple(sorted(partitions)))
 
 
-def unknown_topic(name: str) -> GatewayError:
-    """Declined at once: a topic that does not exist is not waited for."""
-    message = f"there is no topic {name!r}: create it with POST /topics, or check the name"
-    return not_found("unknown_topic_or_partition", message)
+def _with_retries(routes: Routes, what: str, attempt: Callable[[], Steps[T]]) -> Steps[T]:
+    return (yield from routes.with_retries(what, attempt, lambda: None, final=_UNKNOWN))
 
 
 def _accept(code: ErrorCode, message: str | None, topic: str, verb: str) -> None:
     if code is ErrorCode.unknown_topic_or_partition:
-        raise unknown_topic(topic)
+        raise Refused(code, f"there is no topic {topic!r}: check the name, or create it")
     if code is not ErrorCode.none:
         raise Refused(code, f"{verb} topic {topic}: {message or code.name}")
