@@ -10,12 +10,11 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # undeclared
 from typer.testing import CliRunner
 
-from penstock.cli.cluster_report import problem_counts, problems, under_replicated
+from penstock.cli.cluster_report import led_by_others, problem_counts, problems, under_replicated
 from penstock.cli.main import build
-from penstock.errors import ErrorCode
+from penstock.link.topic_admin import PartitionDescription, TopicDescription
 from penstock.node.broker_process import BrokerOptions
 from penstock.protocol.messages.cluster import DescribedBroker
-from penstock.protocol.messages.metadata import MetadataPartition, MetadataTopic
 from penstock.testing.embedded import EmbeddedBroker
 from penstock.testing.embedded_cluster import EmbeddedCluster
 
@@ -27,14 +26,14 @@ def run(*words: str) -> Any:
     return json.loads(result.stdout)
 
 
-def row(index: int, leader: int, in_sync: list[int]) -> MetadataPartition:
-    return MetadataPartition(ErrorCode.none, index, leader, 0, [1, 2, 3], in_sync)
+def row(index: int, leader: int, in_sync: list[int]) -> PartitionDescription:
+    return PartitionDescription(index, leader, (1, 2, 3), tuple(in_sync))
 
 
 def test_partitions_that_are_not_in_sync_are_shown_with_the_replica_that_is_missing() -> None:
     partitions = [row(0, 1, [1, 2, 3]), row(1, 1, [1, 3]), row(2, 1, [1]), row(3, -1, [2])]
     brokers = [DescribedBroker(1, "h", 1), DescribedBroker(2, "h", 2, None, True)]
-    affected = under_replicated([MetadataTopic("orders", partitions)])
+    affected = under_replicated([TopicDescription("orders", False, tuple(partitions))])
     rows = problems(affected, {"orders": 2}, brokers)
     assert [(each.partition, each.leader, each.missing) for each in rows] == [
         ("orders-3", None, {1: "lagging", 2: "fenced", 3: "not registered"}),
@@ -71,6 +70,32 @@ def test_status_shows_a_broker_that_was_killed_and_what_it_misses(
     assert (status["partitions"]["under_min_insync"], status["partitions"]["offline"]) == (0, 0)
     text = CliRunner().invoke(build(["cluster"]), ["cluster", "status", "-b", others]).stdout
     assert "2 (fenced)" in text
+
+
+def test_partitions_that_their_preferred_replica_does_not_lead_are_found() -> None:
+    partitions = [row(0, 1, [1, 2, 3]), row(1, 2, [2, 3]), row(2, -1, [])]
+    assert led_by_others([TopicDescription("orders", False, tuple(partitions))]) == {
+        "orders": [1, 2]
+    }
+
+
+@pytest.mark.timeout(240)
+def test_preferred_replicas_lead_again_after_an_election(penstock_cluster: EmbeddedCluster) -> None:
+    cluster = penstock_cluster
+    topic = NewTopic("elected", num_partitions=3)
+    cluster.admin.create_topics([topic])["elected"].result(30)
+    cluster.wait_in_sync("elected")
+    cluster.kill(1)
+    until(lambda: 1 not in {cluster.leader("elected", index) for index in range(3)})
+    refused = CliRunner().invoke(
+        build(["cluster"]), ["cluster", "elect", "elected", "-b", cluster.bootstrap]
+    )
+    assert (refused.exit_code, "Broker 1 is not in sync" in refused.output) == (1, True)
+    cluster.restart(1)
+    cluster.wait_in_sync("elected")
+    assert len(run("elect", "elected", "-b", cluster.bootstrap)["elected"]) == 1
+    until(lambda: {cluster.leader("elected", index) for index in range(3)} == {1, 2, 3})
+    assert run("elect", "elected", "-b", cluster.bootstrap) == {"elected": [], "refused": {}}
 
 
 def roles(bootstrap: str, *words: str) -> dict[int, str]:
@@ -112,9 +137,10 @@ def test_a_single_broker_grows_by_brokers_that_join_and_get_votes(tmp_path: Path
         (["voters", "add", "7"], "does not follow the cluster's metadata"),
         (["voters", "remove", "7"], "broker 7 is not a voter"),
         (["voters", "add", "1"], "broker 1 is a voter already"),
+        (["elect", "no-such-topic"], "no such topic: no-such-topic"),
     ],
 )
-def test_changes_of_voters_that_cannot_be_are_refused(
+def test_changes_that_cannot_be_are_refused(
     penstock_cluster: EmbeddedCluster, words: list[str], message: str
 ) -> None:
     result = CliRunner().invoke(

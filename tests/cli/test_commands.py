@@ -140,8 +140,8 @@ def test_a_value_may_be_a_json_object(bootstrap: str) -> None:
         (b'"\xff"', "line 2 is not JSON: it is not UTF-8"),
         (b"[1]", 'line 2 is not {"key": '),
         (b'{"valeu": "a slip must not become a tombstone"}', 'line 2 is not {"key": '),
-        (b'{"value": {"base64": "a"}}', "line 2 has invalid base64"),
-        (b'{"value": "x", "headers": {"a": "b"}}', "line 2 has headers that are not"),
+        (b'{"value": {"base64": "a"}}', "line 2: value: invalid base64"),
+        (b'{"value": "x", "headers": {"a": "b"}}', "line 2: headers: not [[name, value], …]"),
         (b'{"value": "x", "timestamp": "now"}', "line 2 has a timestamp that is not milliseconds"),
         (b'{"value": "x", "timestamp": true}', "line 2 has a timestamp that is not milliseconds"),
         (b'{"value": "x", "timestamp": -2}', "line 2 has a timestamp that is not milliseconds"),
@@ -154,7 +154,7 @@ def test_an_invalid_line_is_reported_and_those_before_it_are_sent(
     result = penstock("produce", "halfway", "--from-json", to=bootstrap, given=given)
     assert result.status == 1
     assert message in result.error
-    assert "1 messages to halfway" in result.error
+    assert "1 message to halfway" in result.error
 
 
 def test_the_size_limit_of_a_message_is_the_topics(bootstrap: str) -> None:

@@ -174,7 +174,7 @@ def test_a_plan_lists_only_the_first_unmanaged_subjects(
     plan = ChangePlan((), tuple(f"other-{number}" for number in range(300)))
     show_plan(plan, as_json=False, applied=False)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "  300 subjects are not in the folder and stay unchanged:"
+    assert lines[0] == "  not in the folder, and unchanged: 300 subjects"
     assert lines[10:12] == ["    other-9", "    … and 290 more (--json lists them all)"]
     show_plan(plan, as_json=True, applied=False)
     assert len(json.loads(capsys.readouterr().out)["unmanaged"]) == 300

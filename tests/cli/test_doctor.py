@@ -12,6 +12,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from penstock.cli.doctor import (
+    WATCHED,
     Finding,
     Severity,
     check_disk,
@@ -19,12 +20,16 @@ from penstock.cli.doctor import (
     check_open_files,
     check_port,
     check_python,
+    check_set_aside,
     check_upkeep,
     doctor,
+    examine,
 )
+from penstock.metrics.metrics_page import ALL_ROWS
 from penstock.node.upkeep_status import FILE_NAME
 from penstock.testing.embedded import EmbeddedBroker
 
+ROOT = Path(__file__).parents[2]
 app = Typer()
 app.command()(doctor)
 
@@ -103,7 +108,7 @@ def test_working_upkeep_is_ok_and_failures_are_a_warning() -> None:
         assert finding is not None
         return finding
 
-    assert checked().result == "2 segments deleted, 1 compactions"
+    assert checked().result == "2 segments deleted, 1 compaction"
     assert checked().severity is Severity.OK
     damaged = checked(damaged_count=1, damaged=["orders-0: no batch where one should be"])
     assert (damaged.severity, "orders-0" in damaged.result) == (Severity.WARNING, True)
@@ -135,6 +140,31 @@ def test_the_upkeep_of_a_running_broker_is_checked(tmp_path: Path) -> None:
         rows = {row["check"]: row for row in json.loads(result.output)}
         assert rows["upkeep"]["severity"] == "ok"
     assert not status.exists()
+
+
+def test_logs_that_were_set_aside_are_listed(tmp_path: Path) -> None:
+    assert check_set_aside([]) is None
+    (tmp_path / "orders-0.1a-damaged").mkdir()
+    (tmp_path / "orders-0").mkdir()
+    finding = examine(tmp_path, 1, 2)[-1]
+    assert (finding.check, finding.severity) == ("set aside", Severity.WARNING)
+    assert finding.result == "orders-0.1a-damaged"
+    assert finding.metric == "penstock_broker_replaced_replicas_total"
+    several = check_set_aside(["a", "b", "c", "d", "e"])
+    assert several is not None
+    assert several.result == "a, b, c and 2 more"
+
+
+def test_each_finding_names_a_page_and_a_metric_that_exist(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["--json", "--dir", str(tmp_path)])
+    findings = {row["check"]: row for row in json.loads(result.output)}
+    ports = {"port 9092", "port 8081"}
+    assert findings.keys() == (WATCHED.keys() - {"port", "set aside", "upkeep"}) | ports
+    names = {row.name for row in ALL_ROWS}
+    for row in findings.values():
+        assert (ROOT / row["page"]).is_file()
+        assert not row["metric"] or row["metric"] in names
+    assert {row["check"] for row in findings.values() if not row["metric"]} == {"python", "java"}
 
 
 def test_the_table_shows_every_check(tmp_path: Path) -> None:

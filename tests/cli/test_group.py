@@ -73,7 +73,8 @@ def test_partitions_without_a_commit_are_described_too(bootstrap: str) -> None:
     ]
     assert rows == [(0, 0, 0), (1, None, None), (2, None, None)]
     assert (
-        "2 partitions without a commit are not counted" in group(bootstrap, "describe", "partly")[1]
+        "not counted, because they have no commit: 2 partitions"
+        in group(bootstrap, "describe", "partly")[1]
     )
 
 

@@ -56,12 +56,13 @@ def lines(process: "subprocess.Popen[str]") -> list[str]:
 def test_up_prints_addresses_and_three_commands_that_work(tmp_path: Path) -> None:
     with running("--kafka-port", "0", "--dir", str(tmp_path)) as process:
         output = lines(process)
-        names = [line.split("  ")[1] for line in output[1:5]]
-        assert names == ["Kafka", "Schema registry", "Metrics", "Data"]
-        assert output[3].split()[1].endswith("/metrics/targets")
-        assert str(tmp_path) in output[4]
-        assert "kept" in output[4]
-        commands = output[6:9]
+        names = [line.split("  ")[1] for line in output[1:6]]
+        assert names == ["Kafka", "Schema registry", "Console", "Metrics", "Data"]
+        assert output[3].split()[1].endswith("/console")
+        assert output[4].split()[1].endswith("/metrics/targets")
+        assert str(tmp_path) in output[5]
+        assert "kept" in output[5]
+        commands = output[7:10]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         outputs = [
             subprocess.run(

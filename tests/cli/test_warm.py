@@ -22,6 +22,7 @@ def test_every_module_with_kernels_is_warmed() -> None:
     assert with_kernels == {name for names in warm.MODULES.values() for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)  # the first run after a change of the kernels compiles all of them
 def test_all_kernels_are_ready_afterwards() -> None:
     done = CliRunner().invoke(build(["warm"]), ["warm", "--json"])

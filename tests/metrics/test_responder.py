@@ -1,7 +1,11 @@
 """The small HTTP server for metrics and health."""
 
 import asyncio
+import gc
+import socket
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -36,6 +40,7 @@ def run(work: Callable[[Served, int], Any]) -> None:
             await work(state, port)
         finally:
             await state.responder.close()
+        assert not state.responder.connections, "the server left connections open"
 
     asyncio.run(served())
 
@@ -87,6 +92,32 @@ def test_bytes_that_are_no_request_end_their_connection_only(sent: bytes) -> Non
             assert (await http.get(url)).status_code == 200
 
     run(work)
+
+
+def test_a_server_closed_while_clients_connect_leaves_nothing_open() -> None:
+    async def open_and_close() -> None:
+        loop, responder = asyncio.get_running_loop(), Served().responder
+        port = await responder.listen("127.0.0.1", 0)
+        near, far = socket.socketpair()
+        closing = loop.create_future()
+        with near, far:
+            loop.add_reader(near, closing.set_result, None)
+            far.send(b"x")  # before the clients: the server is closed in the turn that accepts them
+            clients = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(4)]
+            await closing
+            loop.remove_reader(near)
+            await responder.close()
+        assert not responder.connections
+        for client in clients:
+            with suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+            client.close()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(open_and_close())
+        gc.collect()
+    assert [str(each.message) for each in caught] == []
 
 
 def test_a_long_scrape_gives_the_loop_back() -> None:

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import httpx
 import pytest
 
 from penstock.testing.embedded import EmbeddedBroker, EmbeddedRegistry
+from penstock.testing.embedded_cluster import EmbeddedCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +53,9 @@ def in_fast_motion(rules: str) -> str:
 class Prometheus:
     """A server that scrapes every second."""
 
-    def __init__(self, folder: Path, registry_url: str, static: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, program: str, folder: Path, registry_url: str, static: tuple[str, ...] = ()
+    ) -> None:
         folder.mkdir()
         (folder / "alerts.yml").write_text(in_fast_motion(ALERTS.read_text()))
         jobs: list[dict[str, Any]] = [
@@ -78,7 +82,7 @@ class Prometheus:
         self.url = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
             [
-                "prometheus",
+                program,
                 f"--config.file={folder / 'prometheus.yml'}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
@@ -150,14 +154,35 @@ class Watched:
         return f"http://{address}"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def prometheus_is_installed() -> None:
-    if shutil.which("prometheus") is None or shutil.which("promtool") is None:
+@pytest.fixture(scope="session")
+def prometheus() -> str:
+    """Its program; the test is skipped where it or promtool is missing."""
+    program = shutil.which("prometheus")
+    if program is None or shutil.which("promtool") is None:
         pytest.skip("prometheus is not installed: make tools")
+    return program
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+def watch_cluster(
+    tmp_path: Path, prometheus: str
+) -> Iterator[Callable[[], tuple[EmbeddedCluster, Prometheus]]]:
+    """Starts three brokers, a registry and Prometheus; all end with the test."""
+    stops = ExitStack()
+
+    def start() -> tuple[EmbeddedCluster, Prometheus]:
+        cluster = stops.enter_context(EmbeddedCluster())
+        registry = stops.enter_context(EmbeddedRegistry(cluster.bootstrap))
+        server = Prometheus(prometheus, tmp_path / "prometheus", registry.url)
+        stops.callback(server.stop)
+        return cluster, server
+
+    with stops:
+        yield start
+
+
+@pytest.fixture
+def watch(tmp_path: Path, prometheus: str) -> Iterator[Callable[..., Watched]]:
     """Starts a platform and its Prometheus; both end with the test."""
     stops: list[Callable[[], None]] = []
 
@@ -167,7 +192,7 @@ def watch(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
         stops.append(broker.stop)
         registry = EmbeddedRegistry(broker.bootstrap).start()
         stops.append(registry.stop)
-        server = Prometheus(tmp_path / "prometheus", registry.url, static)
+        server = Prometheus(prometheus, tmp_path / "prometheus", registry.url, static)
         stops.append(server.stop)
         return Watched(broker, registry, server)
 

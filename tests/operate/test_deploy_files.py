@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from penstock.metrics.metrics_page import ALL_ROWS
@@ -56,6 +57,7 @@ def test_an_alert_has_a_severity_and_a_page_that_exists() -> None:
         assert rule["alert"] in text, "the page names the alert"
 
 
+@pytest.mark.usefixtures("prometheus")
 def test_promtool_accepts_and_tests_the_rules() -> None:
     for command in (["check", "rules", str(RULES)], ["test", "rules", str(RULE_TESTS)]):
         done = subprocess.run(["promtool", *command], capture_output=True, text=True, check=False)

@@ -119,6 +119,7 @@ def check_lint(watched: Watched) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_lag_counts_up_to_the_last_stable_offset_and_past_markers(
     watch: Callable[..., Watched],
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,12 +24,14 @@ from penstock.client.consumer import Consumer
 from penstock.client.metrics import ClientMetrics
 from penstock.client.registry import Registry
 from penstock.serde.contract import Contract
-from tests.operate.conftest import Watched, free_port, wait_until
+from penstock.testing.embedded_cluster import EmbeddedCluster
+from tests.operate.conftest import Prometheus, Watched, free_port, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations"
 ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
 Watch = Callable[..., Watched]
+WatchCluster = Callable[[], tuple[EmbeddedCluster, Prometheus]]
 
 
 def penstock(*words: str) -> Result:
@@ -46,7 +49,9 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
 @contextmanager
 def writing(bootstrap: str, topic: str, partition: Callable[[int], int]) -> Iterator[list[int]]:
     """A producer of 500 records a second; yields how many were sent."""
-    producer = KafkaProducer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    producer = KafkaProducer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True}
+    )
     ends, sent = threading.Event(), [0]
 
     def write() -> None:
@@ -70,7 +75,7 @@ def test_every_incident_page_names_a_rehearsal_that_exists() -> None:
     here = Path(__file__).read_text()
     pages = [path.read_text() for path in OPERATIONS.glob("*.md")]
     named = [text.split("test_incidents.py::")[1].split("`")[0] for text in pages if "::" in text]
-    assert len(named) == 7
+    assert len(named) == 8
     for name in named:
         assert f"def {name}(" in here
 
@@ -86,6 +91,34 @@ def test_a_broker_that_is_killed(watch: Watch) -> None:
     prometheus.wait_cleared("PenstockProcessDown")
     prometheus.wait_cleared("PenstockNotReady")
     assert prometheus.value("penstock_log_was_clean") == 0
+
+
+def test_a_broker_of_a_cluster_that_is_lost(watch_cluster: WatchCluster) -> None:
+    cluster, prometheus = watch_cluster()
+    bootstrap = cluster.bootstrap
+    topic = NewTopic("orders", 6, 3, config={"min.insync.replicas": "2"})
+    cluster.admin.create_topics([topic])["orders"].result(30)
+    cluster.wait_in_sync("orders")
+    brokers = 'count(up{process="broker"} == 1)'
+    wait_until(lambda: prometheus.value(brokers) == 3, "all brokers are scraped")
+    lost = cluster.leader("orders")
+    with writing(bootstrap, "orders", lambda number: number % 6) as sent:
+        cluster.kill(lost)
+        prometheus.wait_firing("PenstockBrokerMissing")
+        prometheus.wait_firing("PenstockUnderReplicated")
+        assert prometheus.firing("PenstockUnderMinIsr") is None
+        shown = json.loads(penstock("cluster", "status", "--json", "-b", bootstrap).output)
+        states = {row["broker"]: row["state"] for row in shown["brokers"]}
+        assert states == {number: "fenced" if number == lost else "live" for number in (1, 2, 3)}
+        before = sent[0]
+        wait_until(lambda: sent[0] > before + 500, "records while the broker is missing")
+        cluster.brokers[lost].start()
+        prometheus.wait_cleared("PenstockBrokerMissing")
+        prometheus.wait_cleared("PenstockUnderReplicated")
+    assert prometheus.value("sum(penstock_cluster_elections_total)") != 0
+    assert prometheus.value("sum(penstock_cluster_unclean_elections_total)") == 0
+    ends = penstock("topic", "describe", "orders", "--json", "-b", bootstrap).output
+    assert sum(row["end_offset"] for row in json.loads(ends)["partitions"]) == sent[0]
 
 
 def test_a_registry_that_is_killed(watch: Watch) -> None:

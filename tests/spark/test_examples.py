@@ -50,13 +50,14 @@ def shop(
     return module.Shop(spark, bootstrap, registry_url, tmp_path, topics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "result"),
     [
         ("windowed_revenue", "revenue"),
-        pytest.param("paid_orders", "paid", marks=pytest.mark.slow),
-        pytest.param("quarantined", "quarantined", marks=pytest.mark.slow),
-        pytest.param("customer_table", "customers", marks=pytest.mark.slow),
+        ("paid_orders", "paid"),
+        ("quarantined", "quarantined"),
+        ("customer_table", "customers"),
     ],
 )
 def test_an_example_has_the_results_of_plain_python(

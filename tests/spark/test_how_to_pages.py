@@ -103,6 +103,7 @@ def test_topics_are_queried_with_sql(
     assert "0" in output.splitlines(), "the lag at the end, among lines of the listener"
 
 
+@pytest.mark.slow
 def test_a_stream_goes_into_a_delta_table_once(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
 from penstock.serde.errors import UnsupportedRuleError
 from penstock.serde.frame import Side
+from penstock.spark import from_registry, to_registry
 from penstock.spark.encode_rows import check_columns
 from penstock.spark.read_options import PayloadFormat
 from penstock.spark.reader_schemas import find_readers
@@ -44,15 +45,19 @@ def test_a_sink_refuses_a_schema_with_a_write_rule(
         request.prepared()
     with pytest.raises(UnsupportedRuleError, match="positive"):
         check_columns(request.plan(["id"]), pa.schema({"id": pa.int64()}))
+    with pytest.raises(UnsupportedRuleError, match="positive"):
+        to_registry("number", registry_url, topic, schema=schema)
 
 
 @pytest.mark.parametrize("reader_schema", ["latest", "1"])
 def test_a_source_refuses_to_read_as_a_version_with_a_read_rule(
-    registry: Registry, topic: str, reader_schema: str
+    registry: Registry, registry_url: str, topic: str, reader_schema: str
 ) -> None:
     register(registry, topic, mode="READ")
     with pytest.raises(Refused, match=r"version 1 of .*'positive'"):
         find_readers(registry, [topic], Side.VALUE, PayloadFormat.AVRO, reader_schema)
+    with pytest.raises(Refused, match=r"version 1 of .*'positive'"):
+        from_registry("value", registry_url, topic, schema=reader_schema)
 
 
 def test_a_source_reads_as_a_version_whose_rule_may_fail(registry: Registry, topic: str) -> None:

@@ -109,7 +109,8 @@ def test_options_make_the_same_request_as_arguments() -> None:
 
 def test_every_field_of_a_request_is_an_option() -> None:
     arguments = {option.argument for option in SINK_OPTIONS}
-    assert {field.name for field in fields(WriteRequest)} <= arguments
+    of_a_batch = {"trace"}  # known when a micro-batch begins
+    assert {field.name for field in fields(WriteRequest)} - of_a_batch <= arguments
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ def test_a_session_ends_after_a_gap_without_events(stream: Stream, tmp_path: Pat
     assert ended == [(0, 170, 3), (400, 550, 3), (1000, 1120, 1)]  # the last is still open
 
 
+@pytest.mark.slow
 def test_streams_are_joined_within_their_bounds_for_any_batches(
     stream: Stream, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""`penstock cluster …`: the state of the brokers and partitions; the voters of the metadata."""
+"""`penstock cluster …`: the state of brokers and partitions; leaders; voters of the metadata."""
 
 import time
 from collections.abc import Iterator
@@ -10,9 +10,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from penstock.cli.cluster_report import (
+    MIN_INSYNC,
     SHOWN_MAX,
     PartitionProblem,
     broker_rows,
+    led_by_others,
+    min_insync_of,
     problem_counts,
     problems,
     replica_rows,
@@ -25,21 +28,21 @@ from penstock.cli.connect import (
     kafka_errors,
     kafka_properties,
 )
-from penstock.cli.error_output import UNREACHABLE, fail
+from penstock.cli.error_output import REFUSED, UNREACHABLE, fail
 from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
-from penstock.cli.output import cell, show_json, show_table
-from penstock.errors import Refused
+from penstock.cli.output import cell, counted, show_json, show_table
+from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import BlockingCluster
 from penstock.link.cluster_admin import (
     VoterPlace,
     add_voter,
-    describe_all_topics,
-    describe_brokers,
+    describe_cluster,
     describe_quorum,
-    min_insync_replicas,
+    elect_preferred_leaders,
     remove_voter,
 )
 from penstock.link.settings import link_settings
+from penstock.link.topic_admin import describe_configs, describe_topics
 from penstock.protocol.messages.quorum import (
     DescribedQuorumPartition,
     ListenerEndpoint,
@@ -47,7 +50,8 @@ from penstock.protocol.messages.quorum import (
 )
 
 app: Final = typer.Typer(
-    help="Show the state of a cluster; change who votes on its metadata.", no_args_is_help=True
+    help="Show the state of a cluster; move leaders; change who votes on its metadata.",
+    no_args_is_help=True,
 )
 LISTENER: Final = "PLAINTEXT"
 
@@ -113,12 +117,12 @@ def info(bootstrap: Bootstrap = LOCAL_BOOTSTRAP, as_json: AsJson = False) -> Non
 def status(bootstrap: Bootstrap = LOCAL_BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show the brokers, and the partitions that are not in sync on all their replicas."""
     with _connected(bootstrap) as cluster:
-        described = cluster.run(describe_brokers())
+        described = cluster.run(describe_cluster(with_fenced=True))
         controller = cluster.run(describe_quorum()).leader_id
-        topics = cluster.run(describe_all_topics())
+        topics = cluster.run(describe_topics())
         affected = under_replicated(topics)
-        required = cluster.run(min_insync_replicas(list(affected))) if affected else {}
-    rows = problems(affected, required, described.brokers)
+        configs = cluster.run(describe_configs(list(affected), [MIN_INSYNC])) if affected else {}
+    rows = problems(affected, min_insync_of(configs), described.brokers)
     brokers = broker_rows(described.brokers, topics)
     counts = {"total": sum(len(topic.partitions) for topic in topics), **problem_counts(rows)}
     if as_json:
@@ -136,7 +140,7 @@ def status(bootstrap: Bootstrap = LOCAL_BOOTSTRAP, as_json: AsJson = False) -> N
     titles = ["BROKER", "ADDRESS", "STATE", "RACK", "LEADERS", "REPLICAS"]
     show_table(titles, [[cell(value) for value in row.values()] for row in brokers])
     typer.echo(
-        f"{counts['total']} partitions: {counts['under_replicated']} under-replicated, "
+        f"{counted(counts['total'], 'partition')}: {counts['under_replicated']} under-replicated, "
         f"{counts['under_min_insync']} under min.insync.replicas, {counts['offline']} offline"
     )
     _show_problems(rows)
@@ -158,6 +162,44 @@ def _show_problems(rows: list[PartitionProblem]) -> None:
     show_table(titles, shown)
     if len(rows) > SHOWN_MAX:
         typer.echo(f"and {len(rows) - SHOWN_MAX} more")
+
+
+@app.command()
+def elect(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Only these topics.")
+    ] = None,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Make the preferred replica of each partition its leader, where it is in sync.
+
+    Leaders move when brokers fail or restart; this spreads them over the brokers again.
+    """
+    with _connected(bootstrap) as cluster:
+        described = cluster.run(describe_topics())
+        unknown = set(topics or ()) - {topic.name for topic in described}
+        if unknown:
+            fail(f"no such topic: {', '.join(sorted(unknown))}")
+        chosen = [topic for topic in described if not topics or topic.name in topics]
+        partitions = led_by_others(chosen)
+        results = cluster.run(elect_preferred_leaders(partitions)) if partitions else {}
+    accepted = (ErrorCode.none, ErrorCode.election_not_needed)
+    names = {f"{topic}-{index}": row for (topic, index), row in results.items()}
+    elected = [name for name, row in names.items() if row.error_code in accepted]
+    refused = {
+        name: row.error_message or row.error_code.name
+        for name, row in names.items()
+        if row.error_code not in accepted
+    }
+    if as_json:
+        show_json({"elected": elected, "refused": refused})
+    else:
+        typer.echo(f"{counted(len(elected), 'leader')} moved to the preferred replica")
+        for name, reason in refused.items():
+            typer.echo(f"{name}: {reason}", err=True)
+    if refused:
+        raise typer.Exit(REFUSED)
 
 
 @app.command()
@@ -214,7 +256,7 @@ def _change(cluster: BlockingCluster, change: VoterChange, broker: int) -> None:
     if _replica(quorum.current_voters, broker) is not None:
         fail(f"broker {broker} is a voter already.")
     known = _replica(quorum.observers, broker)
-    brokers = cluster.run(describe_brokers()).brokers
+    brokers = cluster.run(describe_cluster(with_fenced=True)).brokers
     address = next((each for each in brokers if each.broker_id == broker), None)
     if known is None or address is None:
         fail(

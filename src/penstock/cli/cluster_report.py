@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from penstock.link.topic_admin import PartitionDescription, TopicDescription
 from penstock.protocol.messages.cluster import DescribedBroker
-from penstock.protocol.messages.metadata import MetadataPartition, MetadataTopic
+from penstock.protocol.messages.configs import DescribedConfig
 from penstock.protocol.messages.quorum import DescribedQuorumPartition, QuorumReplica
 
+MIN_INSYNC: Final = "min.insync.replicas"
 SHOWN_MAX: Final = 20  # partitions with a problem; the rest is counted
 
 
@@ -29,12 +31,12 @@ class PartitionProblem(NamedTuple):
 
 
 def broker_rows(
-    brokers: Iterable[DescribedBroker], topics: Sequence[MetadataTopic]
+    brokers: Iterable[DescribedBroker], topics: Sequence[TopicDescription]
 ) -> list[dict[str, Any]]:
     """Each broker, with how many partitions it leads and has a replica of."""
     partitions = [partition for topic in topics for partition in topic.partitions]
-    leaders = Counter(partition.leader_id for partition in partitions)
-    replicas = Counter(node for partition in partitions for node in partition.replica_nodes)
+    leaders = Counter(partition.leader for partition in partitions)
+    replicas = Counter(node for partition in partitions for node in partition.replicas)
     return [
         {
             "broker": broker.broker_id,
@@ -48,28 +50,51 @@ def broker_rows(
     ]
 
 
-def under_replicated(topics: Iterable[MetadataTopic]) -> dict[str, list[MetadataPartition]]:
+def led_by_others(topics: Iterable[TopicDescription]) -> dict[str, list[int]]:
+    """The partitions that are not led by their preferred replica, by topic."""
+    others = {
+        topic.name: [
+            partition.partition
+            for partition in topic.partitions
+            if partition.replicas and partition.leader != partition.replicas[0]
+        ]
+        for topic in topics
+    }
+    return {name: sorted(indexes) for name, indexes in sorted(others.items()) if indexes}
+
+
+def under_replicated(topics: Iterable[TopicDescription]) -> dict[str, list[PartitionDescription]]:
     """The partitions with a replica that is not in sync, by topic."""
     found = {
-        topic.name or "": [
+        topic.name: [
             partition
             for partition in topic.partitions
-            if len(partition.isr_nodes) < len(partition.replica_nodes) or partition.leader_id < 0
+            if len(partition.in_sync) < len(partition.replicas) or partition.leader < 0
         ]
         for topic in topics
     }
     return {name: partitions for name, partitions in sorted(found.items()) if partitions}
 
 
+def min_insync_of(configs: Mapping[str, Sequence[DescribedConfig]]) -> dict[str, int]:
+    """How many replicas a write with acks=all requires, by topic."""
+    return {
+        topic: int(row.value)
+        for topic, rows in configs.items()
+        for row in rows
+        if row.name == MIN_INSYNC and row.value is not None
+    }
+
+
 def problems(
-    partitions: Mapping[str, Sequence[MetadataPartition]],
+    partitions: Mapping[str, Sequence[PartitionDescription]],
     min_insync: Mapping[str, int],
     brokers: Iterable[DescribedBroker],
 ) -> list[PartitionProblem]:
     """Those without a leader first, then those that refuse writes."""
     states = {broker.broker_id: broker.is_fenced for broker in brokers}
     rows = [
-        _problem(f"{topic}-{each.partition_index}", each, min_insync.get(topic, 1), states)
+        _problem(f"{topic}-{each.partition}", each, min_insync.get(topic, 1), states)
         for topic, several in partitions.items()
         for each in several
     ]
@@ -77,27 +102,29 @@ def problems(
 
 
 def _problem(
-    name: str, partition: MetadataPartition, min_insync: int, is_fenced: Mapping[int, bool]
+    name: str, partition: PartitionDescription, min_insync: int, is_fenced: Mapping[int, bool]
 ) -> PartitionProblem:
-    in_sync = sorted(partition.isr_nodes)
-    needed = min(min_insync, len(partition.replica_nodes))
+    in_sync = sorted(partition.in_sync)
+    needed = min(min_insync, len(partition.replicas))
     return PartitionProblem(
         name,
-        partition.leader_id if partition.leader_id >= 0 else None,
+        partition.leader if partition.leader >= 0 else None,
         in_sync,
         {
-            node: _reason(is_fenced.get(node))
-            for node in partition.replica_nodes
+            node: _reason(is_fenced.get(node), node in partition.offline)
+            for node in partition.replicas
             if node not in in_sync or is_fenced.get(node) is not False
         },
         len(in_sync) < needed,
     )
 
 
-def _reason(is_fenced: bool | None) -> str:
+def _reason(is_fenced: bool | None, is_offline: bool) -> str:
     if is_fenced is None:
         return "not registered"
-    return "fenced" if is_fenced else "lagging"
+    if is_fenced:
+        return "fenced"
+    return "its log is offline" if is_offline else "lagging"
 
 
 def problem_counts(rows: Sequence[PartitionProblem]) -> dict[str, int]:
@@ -130,8 +157,8 @@ def replica_rows(quorum: DescribedQuorumPartition, now_ms: int) -> list[dict[str
     ]
 
 
-def _role(replica: QuorumReplica, leader_id: int, voters: set[int]) -> str:
-    if replica.replica_id == leader_id:
+def _role(replica: QuorumReplica, leader: int, voters: set[int]) -> str:
+    if replica.replica_id == leader:
         return "leader"
     return "voter" if replica.replica_id in voters else "observer"
 

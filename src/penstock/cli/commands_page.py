@@ -22,6 +22,12 @@ take several names report an error for each.
 `--registry`, except those of `contract check`, which uses a registry only if the command line names
 one, and of `lab`, which starts its own platform unless it does. `PENSTOCK_KAFKA_CONFIG` names a
 properties file with what the cluster requires of clients: TLS and a login.
+
+A profile has these under a name: `penstock profile create prod --bootstrap broker:9092`, then
+`penstock --profile prod topic list`, or `penstock profile use prod` once for all commands.
+`--profile` overrides the environment; the environment overrides the profile in use, which
+`PENSTOCK_PROFILE` may name too. The commands that serve (`up`, `broker`, `http`), `lab`, `doctor`
+and `warm` use no profile.
 """
 _KINDS: Final[dict[object, str]] = {int: "N", float: "N", Path: "PATH"}
 

@@ -1,12 +1,11 @@
 """`penstock consume`: print messages, one per line."""
 
-import base64
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import Annotated, Final
 from uuid import uuid4
 
 import typer
@@ -19,21 +18,30 @@ from penstock.cli.connect import (
     kafka_errors,
     partitions_of,
     quiet_client,
-    unescaped,
 )
+from penstock.cli.error_output import fail
 from penstock.cli.main import drop_output
-from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
-from penstock.cli.output import show_json
+from penstock.cli.message_output import formatter, json_output
+from penstock.cli.options import LOCAL_BOOTSTRAP, LOCAL_REGISTRY, AsJson, Bootstrap, RegistryUrl
+from penstock.cli.value_format import MessageDecoder, ValueFormat, ValueFormatOption
 
 _STARTS: Final = ("start", "beginning", "earliest")  # kcat's and Kafka's words as well
 _ENDS: Final = ("end", "latest")
 _START: Final = -2
 _END: Final = -1
 _OFFSET_MAX: Final = (1 << 63) - 1
-_FIELD: Final = re.compile(rb"%([a-zA-Z%])")
-_LETTERS: Final = frozenset((b"t", b"p", b"o", b"T", b"k", b"v", b"s", b"h", b"%"))
 _BATCH: Final = 500
+_PATTERN: Final = "^"  # librdkafka's sign of a pattern
+_INTERNAL: Final = "__"
 
+Topics = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC",
+        help="Names of topics, or patterns that begin with ^: regular expressions.",
+    ),
+]
+Partition = tuple[str, int]
 StartOffset = Annotated[
     str,
     typer.Option(
@@ -61,7 +69,7 @@ MessageFormat = Annotated[
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topics: Topics,
     offset: StartOffset = "start",
     partition: Partitions = None,
     count: Annotated[
@@ -74,12 +82,19 @@ def consume(
         str | None, typer.Option("--group", "-g", help="Join this group and commit offsets.")
     ] = None,
     format_text: MessageFormat = "%v\\n",
+    value_format: ValueFormatOption = ValueFormat.AUTO,
+    registry: RegistryUrl = LOCAL_REGISTRY,
     bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Print messages from the start of a topic until Ctrl-C."""
+    """Print messages from the start of topics until Ctrl-C.
+
+    Values with a schema are printed as JSON.
+    """
     _check_combination(group, partition, offset)
-    show = _show_json if as_json else _formatter(format_text)
+    patterns = [_compiled(topic) for topic in topics if topic.startswith(_PATTERN)]
+    decoder = MessageDecoder(registry, value_format)
+    show = json_output(decoder) if as_json else formatter(format_text, decoder)
     check_reachable(bootstrap)
     consumer = Consumer(
         quiet_client(
@@ -93,9 +108,17 @@ def consume(
             },
         )
     )
-    with _closing(consumer):
-        with kafka_errors(bootstrap, topic):
-            _start(consumer, topic, offset, partition, group, bootstrap)
+    with closing(decoder), _closing(consumer):
+        with kafka_errors(bootstrap, topics[0]):
+            names = [topic for topic in topics if not topic.startswith(_PATTERN)]
+            existing = {
+                name: partitions_of(consumer, name, bootstrap, partition or ()) for name in names
+            }
+            if group is not None:
+                consumer.subscribe(topics)
+            else:
+                existing |= _matching(consumer, patterns, bootstrap, partition or ())
+                consumer.assign(_start(consumer, existing, partition, offset))
         for batch in _batches(consumer, exit_at_end, bootstrap, count):
             for message in batch:
                 show(message)
@@ -134,19 +157,43 @@ def _check_combination(group: str | None, partitions: list[int] | None, offset: 
         )
 
 
-def _start(
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise typer.BadParameter(f"{pattern!r} is not a regular expression: {error}") from None
+
+
+def _matching(
     consumer: Consumer,
-    topic: str,
-    offset: str,
-    partitions: list[int] | None,
-    group: str | None,
+    patterns: Sequence[re.Pattern[str]],
     bootstrap: str,
-) -> None:
-    existing = partitions_of(consumer, topic, bootstrap, partitions or ())
-    if group is not None:
-        consumer.subscribe([topic])
-    else:
-        consumer.assign(_positions(consumer, topic, sorted(set(partitions or existing)), offset))
+    required: Sequence[int],
+) -> dict[str, set[int]]:
+    """The partitions of topics that match; internal topics only by a pattern that begins so."""
+    if not patterns:
+        return {}
+    names = [
+        name
+        for name in consumer.list_topics(timeout=WAIT_S).topics
+        for pattern in patterns
+        if pattern.search(name) is not None
+        and (not name.startswith(_INTERNAL) or pattern.pattern.startswith(_PATTERN + _INTERNAL))
+    ]
+    if not names:
+        fail(f"no topic matches {', '.join(pattern.pattern for pattern in patterns)}.")
+    return {name: partitions_of(consumer, name, bootstrap, required) for name in names}
+
+
+def _start(
+    consumer: Consumer, existing: dict[str, set[int]], partitions: list[int] | None, offset: str
+) -> list[TopicPartition]:
+    """Where to start in each partition of each topic."""
+    return [
+        position
+        for topic, indexes in sorted(existing.items())
+        for position in _positions(consumer, topic, sorted(set(partitions or indexes)), offset)
+    ]
 
 
 def _positions(
@@ -182,7 +229,7 @@ def _batches(
 ) -> Iterator[list[Message]]:
     """Messages as they arrive, until `count`, or the end of every assigned partition."""
     total = 0
-    ended: set[int] = set()
+    ended: set[Partition] = set()
     while count is None or total < count:
         left = _BATCH if count is None else min(_BATCH, count - total)
         batch = []
@@ -202,9 +249,9 @@ def _batches(
             return
 
 
-def _has_ended(consumer: Consumer, ended: set[int]) -> bool:
+def _has_ended(consumer: Consumer, ended: set[Partition]) -> bool:
     """In a group only the partitions of this member count: others read the rest."""
-    assigned = {partition.partition for partition in consumer.assignment()}
+    assigned = {(each.topic, each.partition) for each in consumer.assignment()}
     return assigned <= ended
 
 
@@ -216,72 +263,8 @@ def _store(consumer: Consumer, batch: list[Message]) -> None:
             consumer.store_offsets(message)
 
 
-def _formatter(format_text: str) -> Callable[[Message], None]:
-    pattern = unescaped(format_text)
-    for letter in _FIELD.findall(pattern):
-        if letter not in _LETTERS:
-            raise typer.BadParameter(
-                f"--format has no field %{letter.decode()}: use %t %p %o %T %k %v %h, "
-                "and %% is a percent sign"
-            )
-    write = sys.stdout.buffer.write
-
-    def show(message: Message) -> None:
-        write(_FIELD.sub(lambda match: _field(message, match[1]), pattern))
-
-    return show
-
-
-def _field(message: Message, letter: bytes) -> bytes:
-    match letter:
-        case b"t":
-            return str(message.topic()).encode()
-        case b"p":
-            return str(message.partition()).encode()
-        case b"o":
-            return str(message.offset()).encode()
-        case b"T":
-            return str(message.timestamp()[1]).encode()
-        case b"k":
-            return message.key() or b""
-        case b"v" | b"s":
-            return message.value() or b""
-        case b"h":
-            pairs = (name.encode() + b"=" + (value or b"") for name, value in _headers(message))
-            return b",".join(pairs)
-        case _:
-            return b"%"
-
-
-def _show_json(message: Message) -> None:
-    show_json(
-        {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "timestamp": message.timestamp()[1],
-            "key": _readable(message.key()),
-            "value": _readable(message.value()),
-            "headers": [[name, _readable(value)] for name, value in _headers(message)],
-        }
-    )
-
-
-def _partition(message: Message) -> int:
-    index = message.partition()
-    assert index is not None, "a consumed message has a partition"
-    return index
-
-
-def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    return message.headers() or []  # type: ignore[return-value]  # consumed values are bytes
-
-
-def _readable(content: bytes | None) -> Any:
-    """Text, or other bytes in base64."""
-    if content is None:
-        return None
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(content).decode()}
+def _partition(message: Message) -> Partition:
+    topic, index = message.topic(), message.partition()
+    assert topic is not None, "a consumed message has a topic"
+    assert index is not None, "and a partition"
+    return topic, index

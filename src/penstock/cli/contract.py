@@ -15,7 +15,7 @@ from penstock.cli.connect import login
 from penstock.cli.contract_readers import app as reader_app
 from penstock.cli.contract_report import CLIENT, contract_errors, fail
 from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap, RegistryUrl
-from penstock.cli.output import show_json
+from penstock.cli.output import counted, show_json
 from penstock.cli.registry_connect import read_references, registry_api
 from penstock.client.reader_lease import today_utc
 from penstock.client.registry import Registry
@@ -203,12 +203,12 @@ def show_plan(plan: ChangePlan, *, as_json: bool, applied: bool) -> None:
         typer.echo("Nothing to change.")
     else:
         note = "applied" if applied else "to apply with `penstock contract apply`"
-        typer.echo(f"\n{len(plan.changes)} changes {note}")
+        typer.echo(f"\n{counted(len(plan.changes), 'change')} {note}")
 
 
 def _show_unmanaged(subjects: Sequence[str]) -> None:
     """The first ones only, so that the output stays readable."""
-    typer.echo(f"  {len(subjects)} subjects are not in the folder and stay unchanged:")
+    typer.echo(f"  not in the folder, and unchanged: {counted(len(subjects), 'subject')}")
     for subject in subjects[:UNMANAGED_SHOWN_MAX]:
         typer.echo(f"    {subject}")
     if len(subjects) > UNMANAGED_SHOWN_MAX:

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,8 +21,8 @@ import psutil
 import typer
 
 from penstock.cli.options import PORT_MAX, AsJson
-from penstock.cli.output import show_json
-from penstock.metrics import broker_rows
+from penstock.cli.output import counted, show_json
+from penstock.metrics import broker_rows, process_rows
 from penstock.node.addresses import HTTP_PORT, KAFKA_PORT, LOCALHOST
 
 PYTHON_MIN: Final = (3, 11)
@@ -35,11 +35,16 @@ UPKEEP_SILENT_MS: Final = 300_000  # it reports after each round, and every roun
 UPKEEP_ROWS_MAX: Final = 3
 
 
-# By check: the metric, and the page.
+# By check, without what it is about: the metric that shows the same while a broker runs (empty if
+# there is none), and the page that says what to do.
 WATCHED: Final = {
+    "python": ("", "docs/how-to/install.md"),
+    "java": ("", "docs/how-to/install.md"),
+    "port": (process_rows.HEALTH_READY.name, "docs/operations/process-down.md"),
     "disk": (broker_rows.DISK_FREE_BYTES.name, "docs/operations/disk-full.md"),
     "open files": (broker_rows.CONNECTIONS.name, "docs/operations/sizing.md"),
     "upkeep": (broker_rows.UPKEEP_FAILING.name, "docs/operations/disk-full.md"),
+    "set aside": (broker_rows.REPLACED_REPLICAS.name, "docs/failures.md"),
 }
 
 
@@ -63,12 +68,16 @@ class Finding:
     @property
     def metric(self) -> str:
         """The metric that shows the same while a broker runs; empty if there is none."""
-        return WATCHED.get(self.check, ("", ""))[0]
+        return self._watched[0]
 
     @property
     def page(self) -> str:
         """The page that says what to do."""
-        return WATCHED.get(self.check, ("", "docs/how-to/install.md"))[1]
+        return self._watched[1]
+
+    @property
+    def _watched(self) -> tuple[str, str]:
+        return WATCHED["port" if self.check.startswith("port ") else self.check]
 
 
 def check_python(running: tuple[int, int], name: str) -> Finding:
@@ -156,8 +165,19 @@ def check_upkeep(status: dict[str, Any] | None, *, is_running: bool, age_ms: int
     if problems:
         remedy = "see the broker's log; old data is not deleted until this is fixed"
         return Finding("upkeep", Severity.WARNING, "; ".join(problems), remedy)
-    summary = f"{stats['deleted_segments']} segments deleted, {stats['compactions']} compactions"
+    deleted = counted(stats["deleted_segments"], "segment")
+    summary = f"{deleted} deleted, {counted(stats['compactions'], 'compaction')}"
     return Finding("upkeep", Severity.OK, summary)
+
+
+def check_set_aside(names: Sequence[str]) -> Finding | None:
+    """Logs that the broker keeps under other names, because they were damaged or of no topic."""
+    if not names:
+        return None
+    shown = ", ".join(names[:UPKEEP_ROWS_MAX])
+    more = f" and {len(names) - UPKEEP_ROWS_MAX} more" if len(names) > UPKEEP_ROWS_MAX else ""
+    remedy = "see the broker's log; delete the folders when their records are not needed"
+    return Finding("set aside", Severity.WARNING, f"{shown}{more}", remedy)
 
 
 def examine(folder: Path, kafka_port: int, http_port: int) -> list[Finding]:
@@ -180,7 +200,12 @@ def examine(folder: Path, kafka_port: int, http_port: int) -> list[Finding]:
         is_running=status is not None and psutil.pid_exists(status["pid"]),
         age_ms=0 if status is None else time.time_ns() // 1_000_000 - status["written_at_ms"],
     )
-    return findings if upkeep is None else [*findings, upkeep]
+    aside = check_set_aside(sorted(path.name for path in folder.glob("*-*") if _is_aside(path)))
+    return [*findings, *(each for each in (upkeep, aside) if each is not None)]
+
+
+def _is_aside(path: Path) -> bool:
+    return path.name.endswith(("-damaged", "-stray")) and path.is_dir()
 
 
 def doctor(
@@ -195,8 +220,8 @@ def doctor(
 ) -> None:
     """Check Python, Java, ports, disk, open files and a running broker's upkeep.
 
-    Upkeep (retention and compaction) is checked if a broker uses the data folder. Exit status 1 if
-    there is a problem.
+    Upkeep (retention and compaction) is checked if a broker uses the data folder. Logs that were
+    set aside in it, because they were damaged, are listed. Exit status 1 if there is a problem.
     """
     findings = examine(folder.absolute(), kafka_port, http_port)
     if as_json:

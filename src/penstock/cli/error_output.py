@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from penstock.cli.profiles import ProfileError, profile_environment, take_option
 from penstock.extras import MissingExtraError
 
 REFUSED: Final = 1
@@ -48,7 +49,7 @@ def fail(message: str, status: int = REFUSED) -> NoReturn:
 
 
 class RootGroup(TyperGroup):
-    """The `penstock` command: with --json, invalid command lines are reported as JSON too."""
+    """The `penstock` command: takes --profile anywhere, and with --json reports errors as JSON."""
 
     def main(
         self,
@@ -63,14 +64,19 @@ class RootGroup(TyperGroup):
         words = sys.argv[1:] if args is None else list(args)
         with _errors_as_json("--json" in words) as as_json:
             try:
-                status = super().main(
-                    args,
-                    prog_name,
-                    complete_var,
-                    standalone_mode and not as_json,
-                    windows_expand_args,
-                    **extra,
-                )
+                words, profile = take_option(words)
+                with profile_environment(words, profile):
+                    status = super().main(
+                        words,
+                        prog_name,
+                        complete_var,
+                        standalone_mode and not as_json,
+                        windows_expand_args,
+                        **extra,
+                    )
+            except ProfileError as error:
+                show_error(str(error), REFUSED)
+                sys.exit(REFUSED)
             except MissingExtraError as missing:
                 show_error(str(missing), REFUSED)
                 sys.exit(REFUSED)

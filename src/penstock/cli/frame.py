@@ -15,8 +15,9 @@ from penstock.cli.connect import (
     quiet_client,
 )
 from penstock.cli.error_output import fail
-from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
+from penstock.cli.options import LOCAL_BOOTSTRAP, REGISTRY, AsJson, Bootstrap
 from penstock.cli.output import show_json
+from penstock.cli.value_format import json_value
 from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType
 from penstock.serde.annotate import annotate, hexdump
@@ -43,7 +44,7 @@ def decode(
         typer.Option(
             "--registry",
             "-r",
-            envvar="PENSTOCK_REGISTRY",
+            envvar=REGISTRY,
             help="Registry to look the schema up in.",
         ),
     ] = None,
@@ -87,25 +88,10 @@ def _look_up(url: str, content: bytes, headers: Headers, side: Side) -> dict[str
         schema: dict[str, Any] = {"type": str(known.parsed.type), "name": known.parsed.name}
         deserializer = Deserializer(registry, "record", side=side, as_dicts=True)
         try:
-            schema["decoded"] = _json_value(deserializer.deserialize(content, headers))
+            schema["decoded"] = json_value(deserializer.deserialize(content, headers))
         except ClientError as failure:
             schema["undecodable"] = str(failure)
         return schema
-
-
-def _json_value(value: Any) -> Any:
-    """The value in types that JSON has."""
-    match value:
-        case dict():
-            return {str(name): _json_value(inner) for name, inner in value.items()}
-        case list():
-            return [_json_value(inner) for inner in value]
-        case None | bool() | int() | float() | str():
-            return value
-        case bytes():
-            return value.hex()
-        case other:
-            return str(other)
 
 
 def _read(source: str, side: Side, bootstrap: str) -> tuple[bytes | None, Headers]:

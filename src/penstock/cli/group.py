@@ -37,7 +37,7 @@ from penstock.cli.group_lag import (
     offsets_of,
 )
 from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
-from penstock.cli.output import cell, show_json, show_table
+from penstock.cli.output import cell, counted, show_json, show_table
 
 app: Final = typer.Typer(help="List, describe, reset and delete groups.", no_args_is_help=True)
 
@@ -119,7 +119,7 @@ def describe(
             }
         )
         return
-    typer.echo(f"{group}: {_word(description.state)}, {len(members)} members")
+    typer.echo(f"{group}: {_word(description.state)}, {counted(len(members), 'member')}")
     if lags:
         typer.echo("")
         _show_lags(lags, owners)
@@ -140,10 +140,10 @@ def _show_lags(lags: list[PartitionLag], owners: dict[Partition, str]) -> None:
     )
     total = sum(lag.records or 0 for lag in lags)
     oldest = max((lag.seconds or 0.0 for lag in lags), default=0.0)
-    typer.echo(f"\nlag: {total} records; the oldest is {oldest} s old")
+    typer.echo(f"\nlag: {counted(total, 'record')}; the oldest is {oldest} s old")
     unknown = sum(lag.records is None for lag in lags)
     if unknown:
-        typer.echo(f"{unknown} partitions without a commit are not counted")
+        typer.echo(f"not counted, because they have no commit: {counted(unknown, 'partition')}")
 
 
 def _owners(description: Any) -> dict[Partition, str]:

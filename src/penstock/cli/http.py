@@ -20,6 +20,7 @@ from penstock.cli.options import (
     LogFormatOption,
     LogLevel,
     LogLevelOption,
+    ReadOnly,
     ReadyAsJson,
     read_pairs,
 )
@@ -41,6 +42,7 @@ def http(
     allowed_hosts: AllowedHosts = None,
     allowed_origins: AllowedOrigins = None,
     access_log: AccessLog = False,
+    read_only: ReadOnly = False,
     gateway_settings: GatewaySettingList = None,
     group: Annotated[
         str, typer.Option(help="Group of the nodes that form one registry.")
@@ -65,6 +67,7 @@ def http(
         allowed_hosts=tuple(allowed_hosts or ()),
         allowed_origins=tuple(allowed_origins or ()),
         logs_access=access_log,
+        read_only=read_only,
         gateway=read_pairs(gateway_settings),
     )
 

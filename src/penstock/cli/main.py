@@ -12,6 +12,7 @@ from typing import Final
 import typer
 
 from penstock.cli.error_output import RootGroup
+from penstock.cli.profiles import take_option
 
 
 def open_missing() -> None:
@@ -50,10 +51,12 @@ COMMANDS: Final = {
     "schema": ("penstock.cli.schema:app", True),
     "contract": ("penstock.cli.contract:app", True),
     "frame": ("penstock.cli.frame:app", True),
+    "sql": ("penstock.cli.sql:sql", False),
     "quarantine": ("penstock.cli.quarantine:app", True),
     "replay": ("penstock.cli.replay:replay", False),
     "gen": ("penstock.cli.gen:app", True),
     "lab": ("penstock.cli.lab:app", True),
+    "profile": ("penstock.cli.profile:app", True),
     "doctor": ("penstock.cli.doctor:doctor", False),
     "warm": ("penstock.cli.warm:warm", False),
 }
@@ -84,6 +87,12 @@ def build(names: list[str]) -> typer.Typer:
 
 def _version(
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    profile: str | None = typer.Option(  # noqa: ARG001 - `RootGroup` takes it; this is its help
+        None,
+        "--profile",
+        metavar="NAME",
+        help="Use the cluster of this profile; may stand anywhere. See `penstock profile`.",
+    ),
 ) -> None:
     if version:
         from penstock import __version__
@@ -102,7 +111,8 @@ def _needed(name: str | None) -> list[str]:
 def main() -> None:
     """The entry point."""
     open_missing()
-    name = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    words, _ = take_option(sys.argv[1:])
+    name = next((word for word in words if not word.startswith("-")), None)
     try:
         try:
             build(_needed(name))()

@@ -12,19 +12,17 @@ from penstock.node.log_output import JSON, TEXT
 PORT_MAX: Final = 65535
 LOCAL_BOOTSTRAP: Final = f"{LOCALHOST}:{KAFKA_PORT}"
 LOCAL_REGISTRY: Final = f"http://{LOCALHOST}:{HTTP_PORT}"
+BOOTSTRAP: Final = "PENSTOCK_BOOTSTRAP"  # environment variables
+REGISTRY: Final = "PENSTOCK_REGISTRY"
 KAFKA_CONFIG: Final = "PENSTOCK_KAFKA_CONFIG"
 
 Bootstrap = Annotated[
     str,
-    typer.Option(
-        "--bootstrap", "-b", envvar="PENSTOCK_BOOTSTRAP", help="A broker of the cluster: host:port."
-    ),
+    typer.Option("--bootstrap", "-b", envvar=BOOTSTRAP, help="A broker of the cluster: host:port."),
 ]
 RegistryUrl = Annotated[
     str,
-    typer.Option(
-        "--registry", "-r", envvar="PENSTOCK_REGISTRY", help="URL of the schema registry."
-    ),
+    typer.Option("--registry", "-r", envvar=REGISTRY, help="URL of the schema registry."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ReadyAsJson = Annotated[
@@ -92,6 +90,10 @@ AllowedOrigins = Annotated[
     ),
 ]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log a line for each HTTP request.")]
+ReadOnly = Annotated[
+    bool,
+    typer.Option("--read-only", help="Refuse every HTTP request that changes something."),
+]
 GatewaySettingList = Annotated[
     list[str] | None,
     typer.Option("--gateway-set", help="Gateway setting: name=value; may be repeated."),

@@ -24,3 +24,8 @@ def cell(value: object) -> str:
     if value is None:
         return "-"
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, such as `1 message` and `2 messages`."""
+    return f"{number} {noun if number == 1 else noun + 's'}"

@@ -1,13 +1,11 @@
-"""`penstock produce`: send lines of standard input as messages."""
+"""`penstock produce`: send lines of a file or of standard input as messages."""
 
-import base64
-import binascii
-import json
 import sys
 import time
-from collections.abc import Iterator
+from contextlib import nullcontext
 from enum import StrEnum
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -21,8 +19,10 @@ from penstock.cli.connect import (
     unescaped,
 )
 from penstock.cli.error_output import fail
-from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
-from penstock.cli.output import show_json
+from penstock.cli.message_input import InputMessage, LineReader, read_headers
+from penstock.cli.options import LOCAL_BOOTSTRAP, LOCAL_REGISTRY, AsJson, Bootstrap, RegistryUrl
+from penstock.cli.output import counted, show_json
+from penstock.cli.value_format import ValueFormat, ValueFormatOption, encoders
 from penstock.link.settings import IDEMPOTENT_PRODUCER
 
 _QUEUED_MAX = 100_000
@@ -30,16 +30,6 @@ _MESSAGE_BYTES_MAX = 100_000_000  # about a whole request; below that the topic'
 _FLUSH_S = 60.0
 _FLUSH_STEP_S = 0.5  # between two checks for Ctrl-C
 _ANY_PARTITION = -1
-_TIMESTAMP_MAX = (1 << 63) - 1
-
-
-class InputMessage(NamedTuple):
-    """A message to send."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, str | bytes | None]]
-    timestamp: int | None = None  # milliseconds; None: now
 
 
 class CompressionType(StrEnum):
@@ -61,6 +51,12 @@ class Acks(StrEnum):
     NONE = "0"
 
 
+InputFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE]", exists=True, dir_okay=False, help="Lines to send.", show_default="stdin"
+    ),
+]
 KeySeparator = Annotated[
     str | None,
     typer.Option("--key-separator", "-K", help="Separator between key and value of a line."),
@@ -90,6 +86,7 @@ FromJson = Annotated[
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    file: InputFile = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
     key_separator: KeySeparator = None,
     header: Headers = None,
@@ -104,11 +101,17 @@ def produce(
         Acks, typer.Option(help="Which replicas must acknowledge a message.")
     ] = Acks.ALL,
     from_json: FromJson = False,
+    value_format: ValueFormatOption = ValueFormat.AUTO,
+    registry: RegistryUrl = LOCAL_REGISTRY,
     bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Send each line of standard input as a message. With --json: a line for each that arrived."""
-    headers = _read_headers(header or [])
+    """Send each line of a file, or of standard input, as a message.
+
+    If the topic has a schema, values are JSON and are encoded by it. With --json: a line for each
+    message that arrived.
+    """
+    headers = read_headers(header or [])
     separator = None if key_separator is None else unescaped(key_separator)
     if separator == b"":
         raise typer.BadParameter("--key-separator needs at least one character")
@@ -116,18 +119,19 @@ def produce(
     sender = _MessageSender(
         topic, partition, bootstrap, as_json, compression=compression, acks=acks
     )
-    try:
-        for number, text in enumerate(_lines(sys.stdin.buffer), start=1):
-            if from_json:
-                message = _read_json(text, number)
-            else:
-                own, value = _split(text, separator)
-                message = InputMessage(own if own is not None else fixed, value, headers)
-            if null_values and not message.value:
-                message = message._replace(value=None)
-            sender.send(message)
-    finally:  # also for messages before an invalid line, and before Ctrl-C
-        sender.flush()
+    with (
+        encoders(topic, registry, value_format) as (encode_key, encode_value),
+        nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as stream,
+    ):
+        reader = LineReader(fixed, separator, headers, encode_key, encode_value)
+        try:
+            for number, line in enumerate(stream, start=1):
+                text = line.removesuffix(b"\n").removesuffix(b"\r")
+                read = reader.read_json if from_json else reader.read_line
+                message = read(text, number, is_null=null_values)
+                sender.send(message)
+        finally:  # also for messages before an invalid line, and before Ctrl-C
+            sender.flush()
     sender.check()
 
 
@@ -195,14 +199,14 @@ class _MessageSender:
             pass
         self.left = len(self._producer)
         if not self.as_json:
-            typer.echo(f"{self.sent} messages to {self.topic}", err=True)
+            typer.echo(f"{counted(self.sent, 'message')} to {self.topic}", err=True)
 
     def check(self) -> None:
         """Report an error, if there was one, and exit."""
         if self.error is not None:
             fail_with(self.error, self.bootstrap, self.topic)
         if self.left:
-            fail(f"{self.left} messages were not acknowledged within {_FLUSH_S:g} s")
+            fail(f"not acknowledged within {_FLUSH_S:g} s: {counted(self.left, 'message')}")
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -212,66 +216,3 @@ class _MessageSender:
         if self.as_json:
             position = {"partition": message.partition(), "offset": message.offset()}
             show_json({"topic": message.topic(), **position})
-
-
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    for line in stream:
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
-
-
-def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
-    if separator is None:
-        return None, line
-    key, is_split, value = line.partition(separator)
-    return (key, value) if is_split else (None, line)
-
-
-def _read_headers(pairs: list[str]) -> list[tuple[str, str | bytes | None]]:
-    headers: list[tuple[str, str | bytes | None]] = []
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        headers.append((name, value.encode() if separator else None))
-    return headers
-
-
-def _read_json(text: bytes, number: int) -> InputMessage:
-    try:
-        fields = json.loads(text)
-    except json.JSONDecodeError as error:
-        fail(f"line {number} is not JSON: {error.msg} at column {error.colno}")
-    except UnicodeDecodeError:
-        fail(f"line {number} is not JSON: it is not UTF-8")
-    if not isinstance(fields, dict) or "value" not in fields:
-        fail(f'line {number} is not {{"key": …, "value": …, "headers": [[name, value], …]}}')
-    try:
-        return InputMessage(
-            _read_bytes(fields.get("key")),
-            _read_bytes(fields["value"]),
-            [(str(name), _read_bytes(value)) for name, value in fields.get("headers") or ()],
-            _read_timestamp(fields.get("timestamp"), number),
-        )
-    except binascii.Error as error:
-        fail(f"line {number} has invalid base64: {error}")
-    except (ValueError, TypeError):
-        fail(f"line {number} has headers that are not [[name, value], …]")
-
-
-def _read_timestamp(field: Any, number: int) -> int | None:
-    is_number = isinstance(field, int) and not isinstance(field, bool)
-    if field is not None and not (is_number and -1 <= field <= _TIMESTAMP_MAX):
-        fail(f"line {number} has a timestamp that is not milliseconds since 1970: {field!r}")
-    timestamp: int | None = field
-    return timestamp
-
-
-def _read_bytes(field: Any) -> bytes | None:
-    """Text as it is, bytes from `{"base64": …}`, all else as JSON."""
-    match field:
-        case None:
-            return None
-        case str():
-            return field.encode()
-        case {"base64": str(encoded), **others} if not others:
-            return base64.b64decode(encoded, validate=True)
-        case _:
-            return json.dumps(field, ensure_ascii=False).encode()

@@ -18,8 +18,8 @@ from penstock.cli.options import (
 from penstock.cli.output import show_json, show_table
 from penstock.client.event import RecordReader
 from penstock.client.quarantine import QuarantinedRecord
+from penstock.client.quarantined_events import QuarantinedEvent
 from penstock.client.redrive import (
-    QuarantinedEvent,
     RedrivableEvent,
     RedriveResult,
     RedriveSelection,

@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli.connect import check_reachable, kafka_properties
 from penstock.cli.error_output import fail
-from penstock.cli.options import LOCAL_BOOTSTRAP, LOCAL_REGISTRY, AsJson, Bootstrap
+from penstock.cli.options import LOCAL_BOOTSTRAP, LOCAL_REGISTRY, REGISTRY, AsJson, Bootstrap
 from penstock.cli.output import show_json
 from penstock.errors import Refused
 from penstock.extras import require
@@ -44,7 +44,7 @@ RegistryOrNone = Annotated[
     typer.Option(
         "--registry",
         "-r",
-        envvar="PENSTOCK_REGISTRY",
+        envvar=REGISTRY,
         help="URL of the schema registry, or none.",
     ),
 ]

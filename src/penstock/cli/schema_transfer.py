@@ -15,7 +15,7 @@ import typer
 
 from penstock.cli.error_output import fail
 from penstock.cli.options import LOCAL_REGISTRY, AsJson, RegistryUrl
-from penstock.cli.output import show_json
+from penstock.cli.output import counted, show_json
 from penstock.cli.registry_connect import open_registry
 from penstock.client.registry_api import RegistryApi
 from penstock.client.registry_documents import INVALID_SCHEMA, Document
@@ -48,7 +48,8 @@ def export_schemas(
         sys.stdout.write(lines)
         return
     file.write_text(lines, encoding="utf-8")
-    typer.echo(f"wrote {len(versions)} versions and {len(settings)} settings to {file}", err=True)
+    written = f"{counted(len(versions), 'version')} and {counted(len(settings), 'setting')}"
+    typer.echo(f"wrote {written} to {file}", err=True)
 
 
 def import_schemas(
@@ -74,7 +75,9 @@ def import_schemas(
     if as_json:
         show_json({"subjects": len(subjects), "versions": len(versions), "settings": len(settings)})
     else:
-        typer.echo(f"imported {len(versions)} versions of {len(subjects)} subjects")
+        typer.echo(
+            f"imported {counted(len(versions), 'version')} of {counted(len(subjects), 'subject')}"
+        )
     if skipped is not None:
         typer.echo(
             "did not change the settings of the registry itself, because it has other subjects; "

@@ -35,6 +35,7 @@ from penstock.cli.options import (
     LogLevel,
     LogLevelOption,
     MetricsPort,
+    ReadOnly,
     ReadyAsJson,
     read_pairs,
 )
@@ -104,6 +105,7 @@ def up(
     allowed_hosts: AllowedHosts = None,
     allowed_origins: AllowedOrigins = None,
     access_log: AccessLog = False,
+    read_only: ReadOnly = False,
     gateway_settings: GatewaySettingList = None,
     config: ConfigFile = None,
     settings: BrokerSettings = None,
@@ -131,6 +133,7 @@ def up(
         allowed_hosts=tuple(allowed_hosts or ()),
         allowed_origins=tuple(allowed_origins or ()),
         logs_access=access_log,
+        read_only=read_only,
         gateway=read_pairs(gateway_settings),
     )
     if log != OWN_LOG:
@@ -227,6 +230,7 @@ def welcome(started: dict[str, Any], options: NodeOptions) -> str:
     rows = [("Kafka", kafka, "any Kafka client" if options.broker else "existing cluster")]
     if http:
         rows.append(("Schema registry", http, f"API reference: {http}/docs"))
+        rows.append(("Console", f"{http}/console", "web pages"))
     if started["metrics"]:
         note = "Prometheus: a target" if http is None else "Prometheus: http_sd_configs"
         rows.append(("Metrics", started["metrics"], note))

@@ -9,6 +9,7 @@ Contract                    a schema and how it is used
 Serializer, Deserializer    one event <-> the bytes of a record
 BatchSerializer, BatchDeserializer             many events <-> Arrow
 ClientMetrics               all counts for Prometheus
+Tracing                     spans and trace context for OpenTelemetry
 
 Names are imported when they are first used: Arrow and the kernels are heavy, and few need all.
 """
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.client.quarantine import quarantine_topic as quarantine_topic
     from penstock.client.quarantine import read_quarantined as read_quarantined
     from penstock.client.registry import Registry as Registry
+    from penstock.client.tracing import Tracing as Tracing
     from penstock.client.transaction import TransactionAbortedError as TransactionAbortedError
     from penstock.model import TopicPartition as TopicPartition
     from penstock.schemas.readers import Reader as Reader

@@ -12,25 +12,21 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
-from penstock.client.commit_tracker import CommitMode
-from penstock.client.consumer import ARROW_RECORDS_MAX, REGISTRY_WAIT_S, Consumer
-from penstock.client.decode_filter import OnDecodeError
+from penstock.client.consumer import ARROW_RECORDS_MAX, Consumer
 from penstock.client.delivery import CLOSE_WAIT_S, Deliveries, RecordHeaders, RecordMetadata
 from penstock.client.event import Event
-from penstock.client.flow_control import FlowLimits, FlowStats
+from penstock.client.flow_control import FlowStats
 from penstock.client.poll_thread import BATCH_MAX
-from penstock.client.producer import KEY_HASH, Partitioner, Producer
+from penstock.client.producer import Producer
 from penstock.client.registry import Registry
 from penstock.client.registry_api import RequestStats
 from penstock.client.single_flight import CacheStats
 from penstock.closing import AsyncClosing
 from penstock.model import TopicPartition
 from penstock.schemas.model import ParsedSchema, Reference, SchemaText
-from penstock.schemas.readers import Reader
-from penstock.serde.contract import Contract
 from penstock.serde.frame import SchemaKey
 from penstock.serde.schema_source import KnownSchema, Registration
 from penstock.serde.serde_stats import SerdeStats
@@ -42,6 +38,18 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.5  # the longest time that a step holds the consumer's thread
 _Result = TypeVar("_Result")
+_Parameters = ParamSpec("_Parameters")
+
+
+def _with_parameters_of(
+    source: Callable[Concatenate[Any, _Parameters], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, _Parameters], None]]:
+    """Declare that an `__init__` has the parameters of another one, and passes them on."""
+
+    def declare(init: Callable[..., None]) -> Callable[Concatenate[Any, _Parameters], None]:
+        return update_wrapper(init, source, assigned=("__annotations__",), updated=())
+
+    return declare
 
 
 class AsyncRegistry(AsyncClosing):
@@ -111,23 +119,10 @@ class AsyncRegistry(AsyncClosing):
 class AsyncProducer(AsyncClosing):
     """`Producer` for asyncio: `metadata = await producer.send(...)`."""
 
-    def __init__(
-        self,
-        bootstrap: str,
-        topic: str,
-        *,
-        registry: Registry | None = None,
-        value: Contract | None = None,
-        key: Contract | None = None,
-        partitioner: Partitioner | None = KEY_HASH,
-        transactional_id: str | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.producer: Final = Producer(
-            bootstrap, topic, registry=registry, value=value, key=key, partitioner=partitioner,
-            transactional_id=transactional_id, settings=settings,
-        )  # fmt: skip
-        self.topic = topic
+    @_with_parameters_of(Producer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.producer: Final = Producer(*args, **options)
+        self.topic: Final = self.producer.topic
 
     async def send(
         self,
@@ -188,33 +183,9 @@ class AsyncProducer(AsyncClosing):
 class AsyncConsumer(AsyncClosing):
     """`Consumer` for asyncio: `async for event in consumer`."""
 
-    def __init__(
-        self,
-        bootstrap: str,
-        topics: str | Sequence[str],
-        group: str,
-        *,
-        registry: Registry | None = None,
-        value: Contract | None = None,
-        reader: Reader | None = None,
-        key: Contract | None = None,
-        framed_keys: bool = False,
-        as_dicts: bool = False,
-        plain_indexes: bool = False,
-        validate: bool = True,
-        commit_mode: CommitMode = CommitMode.AT_LEAST_ONCE,
-        on_decode_error: OnDecodeError = OnDecodeError.QUARANTINE,
-        flow: FlowLimits | None = None,
-        start: str = "earliest",
-        registry_wait_s: float = REGISTRY_WAIT_S,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.consumer: Final = Consumer(
-            bootstrap, topics, group, registry=registry, value=value, reader=reader, key=key,
-            framed_keys=framed_keys, as_dicts=as_dicts, plain_indexes=plain_indexes,
-            validate=validate, commit_mode=commit_mode, on_decode_error=on_decode_error, flow=flow,
-            start=start, registry_wait_s=registry_wait_s, settings=settings,
-        )  # fmt: skip
+    @_with_parameters_of(Consumer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.consumer: Final = Consumer(*args, **options)
         # A consumer is for one thread, and this is it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="consumer")
 

@@ -44,6 +44,7 @@ from penstock.serde.serde_stats import SerdeStats
 if TYPE_CHECKING:
     from penstock.client.event_batch import ColumnReader, EventBatch
     from penstock.client.fetched_rows import FetchedRows
+    from penstock.client.tracing import Tracing
 
 REGISTRY_WAIT_S: Final = 60.0
 ARROW_RECORDS_MAX: Final = 10_000  # in one Arrow batch; columns are cheap for many records
@@ -60,7 +61,7 @@ class Consumer(Closing):
     break it: Reader("fraud-scorer", "7", fields=("id", "coupon")); the consumer renews that while
     it runs. JSON values are checked against the schema unless `validate` is False. `commit_mode`
     says when an event counts as handled. `flow` limits what waits in memory. `settings` are
-    librdkafka's, by its names.
+    librdkafka's, by its names. `tracing` makes spans that continue or link the traces of events.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Consumer(Closing):
         start: str = "earliest",
         registry_wait_s: float = REGISTRY_WAIT_S,
         settings: Mapping[str, Any] | None = None,
+        tracing: "Tracing | None" = None,
     ) -> None:
         if not group:  # librdkafka's binding would abort the process
             raise ArgumentError(f"group is {group!r}: a consumer needs the name of a group")
@@ -101,7 +103,7 @@ class Consumer(Closing):
         )  # fmt: skip
         self._taken: Sequence[Message] | FetchedRows = ()
         self._epoch = 0  # of the records decoded last
-        self._registry, self._contract = registry, value
+        self._registry, self._contract, self._tracing = registry, value, tracing
         self._plain_indexes, self._validate = plain_indexes, validate
         self._column_readers: dict[tuple[str, ...] | None, ColumnReader] = {}
         limits = flow or FlowLimits()
@@ -125,7 +127,10 @@ class Consumer(Closing):
         step = partial(self._decode, self.events_per_step)
         for decoded in self._steps(step, idle_s=idle_s):
             for message, event in decoded:
-                if event is not None:
+                if event is not None and self._tracing is not None:
+                    with self._tracing.process(event):
+                        yield event
+                elif event is not None:
                     yield event
                 self._handled.add(spans_of([message]), 1)
 
@@ -147,7 +152,10 @@ class Consumer(Closing):
         """
         for decoded in self._steps(partial(self._decode, records_max), idle_s=idle_s):
             batch = [event for _, event in decoded if event is not None]
-            if batch:
+            if batch and self._tracing is not None:
+                with self._tracing.process(batch):
+                    yield batch
+            elif batch:
                 yield batch
             self._handled.add(spans_of(message for message, _ in decoded), len(decoded))
 
@@ -169,7 +177,10 @@ class Consumer(Closing):
         """
         step = partial(self._decode_columns, self._column_reader(columns), records_max)
         for rows, batch in self._steps(step, idle_s=idle_s):
-            if len(batch):
+            if len(batch) and self._tracing is not None:
+                with self._tracing.batch_span(rows.topic, rows.header_sample(), len(batch)):
+                    yield batch
+            elif len(batch):
                 yield batch
             self._handled.add(rows.spans(), len(rows))
 
@@ -179,11 +190,16 @@ class Consumer(Closing):
         Unreadable events do not end the wait. The next call marks these events as handled.
         """
         self._handle_taken()
+        began_ns = time.time_ns()
         for decoded in self._steps(partial(self._decode, records_max), total_s=wait_s):
             messages = [message for message, _ in decoded]
             events = [event for _, event in decoded if event is not None]
             if events:
                 self._taken = messages
+                if self._tracing is not None:
+                    self._tracing.received(
+                        events[0].topic, [event.headers for event in events], began_ns
+                    )
                 return events
             self._handled.add(spans_of(messages), len(messages))
         return []
@@ -197,10 +213,13 @@ class Consumer(Closing):
     ) -> "EventBatch | None":
         """Some events as one Arrow batch, or None after `wait_s`. Otherwise as `take`."""
         self._handle_taken()
+        began_ns = time.time_ns()
         step = partial(self._decode_columns, self._column_reader(columns), records_max)
         for rows, batch in self._steps(step, total_s=wait_s):
             if len(batch):
                 self._taken = rows
+                if self._tracing is not None:
+                    self._tracing.received(rows.topic, rows.header_sample(), began_ns, len(batch))
                 return batch
             self._handled.add(rows.spans(), len(rows))
         return None

@@ -12,6 +12,7 @@ import numpy as np
 from penstock.client.commit_tracker import OffsetSpan
 from penstock.client.flow_control import RECORD_OVERHEAD_BYTES
 from penstock.client.quarantine import OriginalRecord
+from penstock.client.tracing import sampled_rows
 from penstock.columns.compiled import Int64s
 from penstock.columns.record_columns import BytesSpans, HeadersColumn, RecordColumns
 from penstock.model import Millis, Offset, TopicPartition
@@ -121,6 +122,12 @@ class FetchedRows:
     def has_headers(self) -> bool:
         """Whether any record of these pages has one."""
         return any(_headers(part.page) for part in self.parts)
+
+    def header_sample(self) -> list[Sequence[tuple[str, bytes | None]]]:
+        """The headers of some records, evenly spaced; none if no record has any."""
+        if not self.has_headers:
+            return []
+        return [self.original(row).headers for row in sampled_rows(len(self))]
 
     def columns(self, read: Callable[[PageRows], _Column]) -> list[_Column]:
         """What `read` makes of each part."""

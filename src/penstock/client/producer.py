@@ -17,6 +17,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.client.delivery import (
@@ -39,6 +40,8 @@ from penstock.serde.serializers import Framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from penstock.client.tracing import Tracing
 
 
 Partitioner: TypeAlias = Callable[[bytes | None, int], int]
@@ -86,7 +89,7 @@ class Producer(Closing):
     `value` and `key` are contracts; without one, bytes and text are sent as they are. `partitioner`
     is KEY_HASH (as the Java client's), RoundRobin(), Sticky() or a function of the key's bytes and
     the number of partitions. `transactional_id` enables `transaction()`. `settings` are
-    librdkafka's, by its names.
+    librdkafka's, by its names. `tracing` makes spans and puts their context into headers.
     """
 
     def __init__(
@@ -100,8 +103,10 @@ class Producer(Closing):
         partitioner: Partitioner | None = KEY_HASH,
         transactional_id: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        tracing: "Tracing | None" = None,
     ) -> None:
         self.topic = topic
+        self._tracing = tracing
         self.values: Final = serializer_for(topic, Side.VALUE, value, registry)
         self.keys: Final = serializer_for(topic, Side.KEY, key, registry)
         self._many_values, self._many_keys = ManySerializer(self.values), ManySerializer(self.keys)
@@ -127,10 +132,34 @@ class Producer(Closing):
         None as the value deletes the key in a compacted topic. `timestamp` is in milliseconds.
         Raises EncodeError before anything is sent if the value does not fit the contract.
         """
+        if self._tracing is not None:
+            return self._send_traced(self._tracing, value, key, headers, partition, timestamp)
         framed = self.values.serialize(value)
         return self._sender.send(
             self._record(framed, self.keys.serialize(key), headers, partition, timestamp)
         )
+
+    def _send_traced(
+        self,
+        tracing: "Tracing",
+        value: Any,
+        key: Any,
+        headers: RecordHeaders,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Future[RecordMetadata]:
+        span = tracing.start_send(self.topic)
+        try:
+            framed, framed_key = self.values.serialize(value), self.keys.serialize(key)
+            headers = tracing.added_to(headers, span)
+            delivery = self._sender.send(
+                self._record(framed, framed_key, headers, partition, timestamp)
+            )
+        except BaseException as error:
+            tracing.fail(span, error)
+            raise
+        delivery.add_done_callback(partial(tracing.end_send, span))
+        return delivery
 
     def send_many(
         self,
@@ -143,15 +172,29 @@ class Producer(Closing):
         `values` are dicts (any iterable of them), or an Arrow batch or table with a column per
         field; a None among them deletes its key. They are encoded MANY_ROWS at a time, as columns,
         which is several times faster than `send` for each. If one does not fit, EncodeError names
-        it, and none of its MANY_ROWS is sent.
+        it, and none of its MANY_ROWS is sent. Traced, they are one span until all are in the queue.
         """
+        if self._tracing is None:
+            return self._send_many(values, keys, ())
+        with self._tracing.sending(self.topic) as span:
+            deliveries = self._send_many(values, keys, self._tracing.headers_of(span))
+            self._tracing.set_count(span, deliveries.sent)
+            return deliveries
+
+    def _send_many(
+        self,
+        values: "Iterable[Any] | pa.RecordBatch | pa.Table",
+        keys: "Iterable[Any] | pa.Array[Any] | None",
+        headers: RecordHeaders,
+    ) -> Deliveries:
         deliveries = Deliveries()
         left = None if keys is None else iter(iterable_of(keys))
         first_row = 0
         for part in row_chunks(values, MANY_ROWS):
             framed = self._many_values.serialize_many(part, first_row)
             framed_keys = self._next_keys(left, len(framed), first_row)
-            deliveries.send_all(self._sender, list(map(self._record, framed, framed_keys)))
+            records = map(self._record, framed, framed_keys, itertools.repeat(headers))
+            deliveries.send_all(self._sender, list(records))
             first_row += len(framed)
         if left is not None and next(left, _END) is not _END:
             raise ClientError(f"there are more keys than events; all {first_row} events were sent")

@@ -26,6 +26,12 @@ PREFIX: Final = "penstock.quarantine."
 REDRIVEN: Final = f"{PREFIX}redriven"
 REDRIVEN_TO: Final = f"{REDRIVEN}.to"
 DETAIL_CHARACTERS_MAX: Final = 1000
+MESSAGE_BYTES_MAX: Final = 16 << 20  # the largest original with its headers
+TOPIC_SETTINGS: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": str(30 * 24 * 3600 * 1000),  # time to look at them, with a limit
+    "max.message.bytes": str(MESSAGE_BYTES_MAX),
+}
 _REASONS: Final = frozenset(Reason)
 
 

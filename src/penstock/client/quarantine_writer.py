@@ -16,6 +16,8 @@ from penstock.client.delivery import Deliveries, OutgoingRecord, RecordSender
 from penstock.client.errors import DeliveryError
 from penstock.client.kafka_errors import connect_client
 from penstock.client.quarantine import (
+    MESSAGE_BYTES_MAX,
+    TOPIC_SETTINGS,
     DecodeFailure,
     OriginalRecord,
     quarantine_topic,
@@ -27,12 +29,6 @@ from penstock.serde.errors import ClientError
 logger: Final = logging.getLogger(__name__)
 
 WAIT_S: Final = 60.0
-MESSAGE_BYTES_MAX: Final = 16 << 20  # the largest original with its headers
-_TOPIC_SETTINGS: Final = {
-    "cleanup.policy": "delete",
-    "retention.ms": str(30 * 24 * 3600 * 1000),  # time to look at them, with a limit
-    "max.message.bytes": str(MESSAGE_BYTES_MAX),
-}
 _ADMIN_S: Final = 10.0
 
 
@@ -104,7 +100,7 @@ class QuarantineWriter:
         admin = connect_client(AdminClient, self._bootstrap, connection)
         try:
             metadata = admin.list_topics(origin_topic, timeout=_ADMIN_S).topics[origin_topic]
-            new_topic = NewTopic(topic, max(1, len(metadata.partitions)), config=_TOPIC_SETTINGS)
+            new_topic = NewTopic(topic, max(1, len(metadata.partitions)), config=TOPIC_SETTINGS)
             admin.create_topics([new_topic])[topic].result(_ADMIN_S)
         except KafkaException as failure:
             error: KafkaError = failure.args[0]

@@ -7,7 +7,7 @@ markers are read again after an earlier run was fenced. Events whose key has a n
 topic are left out by default, so that tables do not go back in time.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -20,39 +20,30 @@ from penstock.client.event import RecordReader, SideDecodeError
 from penstock.client.kafka_errors import BrokerError, connect_client
 from penstock.client.kafka_messages import offset_of, partition_of
 from penstock.client.quarantine import (
+    MESSAGE_BYTES_MAX,
     OriginalRecord,
     QuarantinedRecord,
     quarantine_topic,
-    read_marker,
-    read_quarantined,
     redriven_headers,
     write_marker,
 )
-from penstock.client.quarantine_writer import MESSAGE_BYTES_MAX
+from penstock.client.quarantined_events import (
+    QuarantinedEvent,
+    QuarantinePosition,
+    StoredRecord,
+    origin_of,
+    position_of,
+    read_quarantine,
+)
 from penstock.client.transaction import ProducerTransaction
-from penstock.errors import Malformed
 from penstock.model import Offset, TopicPartition
 from penstock.serde.errors import ClientError, Reason
 
 WAIT_S: Final = 10.0
 Settings = Mapping[str, Any]  # librdkafka's, beside the address: TLS, login
+OnProgress = Callable[[int, int], None]  # sent, and of how many
 TRANSACTION_RECORDS: Final = 500  # events in one transaction, each with its markers
 _CONSUME_RECORDS: Final = 1000  # taken from librdkafka in one call
-
-
-class QuarantinePosition(NamedTuple):
-    """Where a record is in the quarantine topic."""
-
-    partition: int
-    offset: Offset
-
-
-class QuarantinedEvent(NamedTuple):
-    """A record in quarantine, and where it is there."""
-
-    position: QuarantinePosition
-    record: QuarantinedRecord
-    is_redriven: bool
 
 
 class RedrivableEvent(NamedTuple):
@@ -69,6 +60,7 @@ class RedriveResult:
     sent: list[RedrivableEvent] = field(default_factory=list)  # or would be, in a dry run
     superseded: list[RedrivableEvent] = field(default_factory=list)  # their keys have newer values
     unreadable: list[tuple[RedrivableEvent, str]] = field(default_factory=list)
+    already_sent: int = 0  # records in quarantine that were sent back before
 
 
 class RedriveSelection(NamedTuple):
@@ -84,31 +76,15 @@ def list_quarantined(
     bootstrap: str, topic: str, reason: Reason | None = None, *, settings: Settings | None = None
 ) -> list[QuarantinedEvent]:
     """All that is in a topic's quarantine, oldest first by partition."""
-    records: list[tuple[QuarantinePosition, QuarantinedRecord]] = []
-    sent_to: dict[QuarantinePosition, str] = {}
     name = quarantine_topic(topic)
-    for message in _records_of(bootstrap, settings, name):
-        headers: Any = message.headers() or ()
-        position = QuarantinePosition(partition_of(message).partition, offset_of(message))
-        marker = read_marker(headers)
-        if marker is not None:
-            marked = QuarantinePosition(position.partition, marker.offset)
-            sent_to[marked] = marker.to or topic
-            continue
-        try:
-            records.append((position, read_quarantined(message.key(), message.value(), headers)))
-        except Malformed:
-            continue  # written by another program
-    redriven = {
-        _redriven_for(record, sent_to[position])
-        for position, record in records
-        if position in sent_to
-    }
-    return [
-        QuarantinedEvent(position, record, _is_redriven(record, redriven))
-        for position, record in records
-        if reason is None or record.failure.reason is reason
-    ]
+    stored = (_stored(message) for message in _records_of(bootstrap, settings, name))
+    return read_quarantine(topic, stored, reason)
+
+
+def _stored(message: Message) -> StoredRecord:
+    headers: Any = message.headers() or ()
+    position = QuarantinePosition(partition_of(message).partition, offset_of(message))
+    return StoredRecord(position, message.key(), message.value(), headers)
 
 
 def redrive(
@@ -119,11 +95,18 @@ def redrive(
     *,
     dry_run: bool,
     settings: Settings | None = None,
+    on_progress: OnProgress | None = None,
 ) -> RedriveResult:
-    """Send back what can be read; a dry run only reports what would be sent."""
-    result = RedriveResult()
+    """Send back what can be read; a dry run only reports what would be sent.
+
+    `on_progress` is called with how many events were sent, and of how many.
+    """
+    stored = list_quarantined(bootstrap, topic, settings=settings)
+    result = RedriveResult(
+        already_sent=sum(each.is_redriven and _matches(each.record, selection) for each in stored)
+    )
     readable: list[RedrivableEvent] = []
-    for event in _selected(list_quarantined(bootstrap, topic, settings=settings), selection):
+    for event in _selected(stored, selection):
         try:
             reader.read(event.record.origin)
         except SideDecodeError as error:
@@ -134,10 +117,12 @@ def redrive(
     if not selection.include_superseded:
         superseded = _superseded(bootstrap, settings, [event.record.origin for event in readable])
     for event in readable:
-        is_old = _origin_of(event.record) in superseded
+        is_old = origin_of(event.record) in superseded
         (result.superseded if is_old else result.sent).append(event)
     if result.sent and not dry_run:
-        result.sent = _send_back(bootstrap, settings, topic, result.sent, selection)
+        result.sent = _send_back(
+            bootstrap, settings, topic, result.sent, selection, on_progress or _no_progress
+        )
     return result
 
 
@@ -148,7 +133,7 @@ def _selected(
     by_origin: dict[tuple[TopicPartition, Offset], list[QuarantinedEvent]] = {}
     for event in events:
         if not event.is_redriven:
-            by_origin.setdefault(_origin_of(event.record), []).append(event)
+            by_origin.setdefault(origin_of(event.record), []).append(event)
     selected = []
     for (partition, _), copies in sorted(by_origin.items()):
         matches = [event for event in copies if _matches(event.record, selection)]
@@ -174,8 +159,8 @@ def _superseded(
 
     Reads each partition once, from the oldest of these events to its end.
     """
-    positions = {_position(origin) for origin in origins}
-    keys = {(_position(origin)[0], origin.key) for origin in origins if origin.key is not None}
+    positions = {position_of(origin) for origin in origins}
+    keys = {(position_of(origin)[0], origin.key) for origin in origins if origin.key is not None}
     starts: dict[TopicPartition, Offset] = {}
     for partition, offset in positions:
         starts[partition] = min(starts.get(partition, offset), offset)
@@ -189,31 +174,10 @@ def _superseded(
         except UnknownTopicError:
             continue
     return {
-        _position(origin)
+        position_of(origin)
         for origin in origins
-        if newest.get((_position(origin)[0], origin.key), -1) > origin.offset
+        if newest.get((position_of(origin)[0], origin.key), -1) > origin.offset
     }
-
-
-def _position(origin: OriginalRecord) -> tuple[TopicPartition, Offset]:
-    return TopicPartition(origin.topic, origin.partition), origin.offset
-
-
-def _origin_of(record: QuarantinedRecord) -> tuple[TopicPartition, Offset]:
-    return _position(record.origin)
-
-
-_Redriven = tuple[tuple[TopicPartition, Offset], str | None]  # origin, and group (None: all)
-
-
-def _redriven_for(record: QuarantinedRecord, to: str) -> _Redriven:
-    """Sent to its own topic, every group reads it again; to another, the group it was sent for."""
-    return _origin_of(record), None if to == record.origin.topic else record.failure.client
-
-
-def _is_redriven(record: QuarantinedRecord, redriven: set[_Redriven]) -> bool:
-    origin = _origin_of(record)
-    return (origin, None) in redriven or (origin, record.failure.client) in redriven
 
 
 def _send_back(
@@ -222,6 +186,7 @@ def _send_back(
     topic: str,
     events: list[RedrivableEvent],
     selection: RedriveSelection,
+    on_progress: OnProgress,
 ) -> list[RedrivableEvent]:
     """Send those of the events that no other run has sent meanwhile."""
     quarantine = quarantine_topic(topic)
@@ -233,18 +198,22 @@ def _send_back(
     try:
         with transaction:  # from here on no other run writes: all its markers can be read
             left = _selected(list_quarantined(bootstrap, topic, settings=settings), selection)
-        unsent = {_origin_of(event.record): event for event in left}
-        sent = [
-            unsent[origin] for event in events if (origin := _origin_of(event.record)) in unsent
-        ]
+        unsent = {origin_of(event.record): event for event in left}
+        sent = [unsent[origin] for event in events if (origin := origin_of(event.record)) in unsent]
         for start in range(0, len(sent), TRANSACTION_RECORDS):
+            on_progress(start, len(sent))
             with transaction:
                 for event in sent[start : start + TRANSACTION_RECORDS]:
                     for record in _records(event, quarantine, selection.to):
                         sender.send(record)
+        on_progress(len(sent), len(sent))
         return sent
     finally:
         sender.close()
+
+
+def _no_progress(_sent: int, _total: int) -> None:
+    """The caller waits for the result."""
 
 
 def _records(event: RedrivableEvent, quarantine: str, to: str | None) -> Iterator[OutgoingRecord]:

@@ -99,6 +99,16 @@ PARTITIONS: Final[MetricRow] = _gauge(
 ELECTIONS: Final[MetricRow] = _counter(
     "cluster_elections_total", "Times that a partition of this broker got another leader."
 )
+OFFLINE_REPLICAS: Final[MetricRow] = _gauge(
+    "broker_offline_replicas", "Replicas of this broker whose log cannot be used."
+)
+REPLACED_REPLICAS: Final[MetricRow] = _counter(
+    "broker_replaced_replicas_total", "Damaged logs that were set aside and copied again."
+)
+UNCLEAN_ELECTIONS: Final[MetricRow] = _counter(
+    "cluster_unclean_elections_total",
+    "Times that a partition of this broker got a leader that may lack committed records.",
+)
 ISR_CHANGES: Final[MetricRow] = _counter(
     "replica_isr_changes_total",
     "Changes of the in-sync replicas of partitions of this broker. direction is shrink or expand.",

@@ -17,6 +17,10 @@ CONNECTIONS_MAX: Final = 32  # one more is closed
 HEAD_BYTES_MAX: Final = 16 << 10
 IDLE_S: Final = 120.0  # then a connection is closed
 
+# Turns of the event loop: the transport of an accepted socket, its protocol, the task that serves.
+_TURNS_TO_BEGIN: Final = 3
+_TURNS_TO_END: Final = 3  # the transport, the task that serves, its own end
+
 _OK: Final = "200 OK"
 _UNAVAILABLE: Final = "503 Service Unavailable"
 
@@ -35,7 +39,8 @@ class MetricsResponder:
     def __init__(self, state: ServedState) -> None:
         self._state = state
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.StreamWriter] = set()
+        self._is_closing = False
+        self.connections: set[asyncio.StreamWriter] = set()
         self.turn_max_s: float = 0.0  # the longest turn of any scrape
 
     async def listen(self, host: str, port: int) -> int:
@@ -46,17 +51,29 @@ class MetricsResponder:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
+        """Stop accepting, let what was accepted begin, then close all of it.
+
+        On the standard loop of CPython 3.11 a connection that begins after `Server.close` stays
+        open, without an owner.
+        """
+        self._is_closing = True
         if self._server is not None:
+            loop = asyncio.get_running_loop()
+            for listener in self._server.sockets:
+                loop.remove_reader(listener.fileno())
+            for _ in range(_TURNS_TO_BEGIN):
+                await asyncio.sleep(0)
             self._server.close()
-        for writer in tuple(self._connections):
+        for writer in tuple(self.connections):
             writer.close()
-        await asyncio.sleep(0)
+        for _ in range(_TURNS_TO_END):
+            await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= CONNECTIONS_MAX:
+        if self._is_closing or len(self.connections) >= CONNECTIONS_MAX:
             writer.close()
             return
-        self._connections.add(writer)
+        self.connections.add(writer)
         is_open = True
         try:
             while is_open:
@@ -64,7 +81,7 @@ class MetricsResponder:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return  # a client that left, or that sends something else than HTTP
         finally:
-            self._connections.discard(writer)
+            self.connections.discard(writer)
             with contextlib.suppress(OSError):
                 writer.close()
 

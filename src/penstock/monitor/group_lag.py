@@ -46,6 +46,14 @@ class Lag(NamedTuple):
 NO_LAG: Final = Lag(0, None)
 
 
+class GroupPartitionLag(NamedTuple):
+    """How far a group is behind in a partition."""
+
+    committed: Offset
+    end: Offset
+    lag: Lag
+
+
 class FirstUnread(NamedTuple):
     """The first batch that is not a marker, at or after an offset; at the end if there is none."""
 
@@ -60,6 +68,8 @@ class GroupLag:
     cluster: AsyncCluster
     clock: Callable[[], Millis]
     by_group_and_topic: dict[tuple[str, str], Lag] = field(default_factory=dict)
+    by_group: dict[str, dict[TopicPartition, GroupPartitionLag]] = field(default_factory=dict)
+    listeners: list[Callable[[], None]] = field(default_factory=list)  # called after each round
     updated_at: Millis = Millis(0)
     _samples: defaultdict[TopicPartition, OffsetSamples] = field(
         default_factory=lambda: defaultdict(OffsetSamples)
@@ -85,13 +95,18 @@ class GroupLag:
         self._reads = READS_MAX
         known, self._unread = self._unread, {}
         rows: defaultdict[tuple[str, str], Lag] = defaultdict(lambda: NO_LAG)
+        by_group: dict[str, dict[TopicPartition, GroupPartitionLag]] = {}
         for group, offsets in committed.items():
+            by_group[group] = {}
             for partition, offset in offsets.items():
                 if partition in ends:
                     lag = await self._lag(partition, offset, ends[partition], known)
                     key = group, partition.topic
                     rows[key] = rows[key].add(lag)
-        self.by_group_and_topic, self.updated_at = dict(rows), now
+                    by_group[group][partition] = GroupPartitionLag(offset, ends[partition], lag)
+        self.by_group_and_topic, self.by_group, self.updated_at = dict(rows), by_group, now
+        for listener in self.listeners:
+            listener()
 
     async def _committed(self, groups: list[str]) -> dict[str, dict[TopicPartition, Offset]]:
         turns = asyncio.Semaphore(GROUPS_AT_ONCE)

@@ -21,7 +21,8 @@ ROOT: Final = "root"
 ROUTES: Final = frozenset(
     (
         "cluster", "compatibility", "config", "console", "consumer-groups", "contexts", "docs",
-        "health", "metrics", "mode", "schemas", "subjects", "topics", "v1", "v3",
+        "health", "metrics", "mode", "pipelines", "quarantine", "schemas", "search", "sql",
+        "subjects", "topics", "v1", "v3",
     )
 )  # fmt: skip
 

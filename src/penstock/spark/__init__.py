@@ -11,6 +11,7 @@ table, join_table, views             topics as tables and in SQL
 from_registry, to_registry           framed values in any column
 split_quarantine, write_quarantine   records that cannot be decoded
 offsets_behind, Replay               lag, and reading again between two bounds
+report_pipelines                     progress of queries for the console
 
 Names are imported when they are first used, so that Spark's workers load only what they need.
 """
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.spark.lag import offsets_behind as offsets_behind
     from penstock.spark.late_sink import LateEvents as LateEvents
     from penstock.spark.late_sink import late_events as late_events
+    from penstock.spark.pipeline_listener import report_pipelines as report_pipelines
     from penstock.spark.quarantine_rows import split_quarantine as split_quarantine
     from penstock.spark.quarantine_rows import write_quarantine as write_quarantine
     from penstock.spark.registry_functions import from_registry as from_registry

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.client.tracing import TRACE_PARENT
 from penstock.errors import ErrorCode, Refused
 from penstock.schemas.model import SchemaType
 from penstock.serde.batch_serializers import BatchSerializer, FramedBatch
@@ -63,6 +64,8 @@ class RowEncoder:
         ):
             if column is not None:
                 columns[name] = rows.column(column)
+        if plan.trace:
+            columns["headers"] = with_trace(columns.get("headers"), rows.num_rows, plan.trace)
         return pa.RecordBatch.from_pydict(columns)
 
     def _payload(self, topic: str, side: Side, plan: PayloadPlan, rows: pa.RecordBatch) -> Any:
@@ -143,6 +146,34 @@ class PayloadEncoder:
             return as_column(self._serializer.serialize_many(rows))
         except ValueError as error:
             raise ClientError(f"{self._serializer.subject}: {error}") from None
+
+
+def with_trace(column: Any, row_count: int, trace: tuple[tuple[str, bytes], ...]) -> Any:
+    """The headers of rows, with those of a span added where a row names none."""
+    kind: Any = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    own: Any = pa.array([None] * row_count, pa.list_(kind)) if column is None else column
+    counts = np.asarray(pc.list_value_length(own).fill_null(0), dtype=np.int64)
+    parents = np.repeat(np.arange(row_count), counts)
+    pairs: Any = pc.list_flatten(own)
+    names, values = pairs.flatten()
+    has_trace = np.zeros(row_count, dtype=np.bool_)
+    is_trace = pc.equal(names, pa.scalar(TRACE_PARENT)).fill_null(False)
+    has_trace[parents[np.asarray(is_trace)]] = True
+    rows = np.concatenate([parents, np.repeat(np.flatnonzero(~has_trace), len(trace))])
+    order: Any = np.argsort(rows, kind="stable")
+    added: Any = np.tile(np.arange(len(trace)), int((~has_trace).sum()))
+    keys = pa.concat_arrays(
+        [names.cast(pa.string()), pa.array([name for name, _ in trace]).take(added)]
+    ).take(order)
+    contents = pa.concat_arrays(
+        [
+            values.cast(pa.binary()),
+            pa.array([value for _, value in trace], pa.binary()).take(added),
+        ]
+    ).take(order)
+    ends = np.concatenate(([0], np.cumsum(counts + len(trace) * ~has_trace)))
+    joined: Any = pa.StructArray.from_arrays([keys, contents], ["key", "value"])
+    return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), joined)
 
 
 def as_column(encoded: FramedBatch) -> Any:

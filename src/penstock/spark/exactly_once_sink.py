@@ -12,6 +12,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -49,6 +50,8 @@ from penstock.spark.write_task import WriteTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.client.tracing import Tracing
 
 ATTEMPTS_MAX: Final = 3  # of one batch, if tasks were lost that had written
 INSTANCES_MAX: Final = 1_000
@@ -144,19 +147,21 @@ def exactly_once(
     query: str | None = None,
     checkpoint: str | Path | None = None,
     timeout_ms: int = TIMEOUT_MS,
+    tracing: "Tracing | None" = None,
 ) -> Callable[["DataFrame", int], None]:
     """A function for `foreachBatch` that writes every micro-batch once, as one transaction.
 
     Schemas are registered, or looked up, now: what the registry refuses stops the job before it
     starts, and so does a topic that does not exist. `query` names the writer instead of the topic
     and Spark's query id; only one query at a time may use it. `checkpoint` is the query's
-    `checkpointLocation`; it is needed over Spark Connect only.
+    `checkpointLocation`; it is needed over Spark Connect only. With `tracing` each micro-batch is a
+    span, and the headers of its records name it unless they name another one.
     """
     prepared = request.prepared()
     if prepared.topic is not None:
         connected_cluster(prepared.properties).run(partitions_of([prepared.topic]))
     location = None if checkpoint is None else str(checkpoint)
-    return ExactlyOnce(prepared, query, timeout_ms, location)
+    return ExactlyOnce(prepared, query, timeout_ms, location, tracing)
 
 
 def record_batches(frame: "DataFrame", request: WriteRequest) -> "DataFrame":
@@ -175,9 +180,15 @@ class ExactlyOnce:
     """What `exactly_once` returns: called by Spark with each micro-batch."""
 
     def __init__(
-        self, request: WriteRequest, query: str | None, timeout_ms: int, checkpoint: str | None
+        self,
+        request: WriteRequest,
+        query: str | None,
+        timeout_ms: int,
+        checkpoint: str | None,
+        tracing: "Tracing | None" = None,
     ) -> None:
         self._request = request
+        self._tracing = tracing
         self._query = query
         self._timeout_ms = timeout_ms
         self._checkpoint = checkpoint
@@ -185,7 +196,16 @@ class ExactlyOnce:
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Write the batch, unless it is written."""
-        request = self._request
+        tracing, request = self._tracing, self._request
+        if tracing is None:
+            self._write(frame, batch_id, request)
+            return
+        with tracing.sending(request.topic or "topics") as span:
+            span.set_attribute("penstock.batch.id", batch_id)
+            trace = tuple(tracing.headers_of(span))
+            self._write(frame, batch_id, replace(request, trace=trace))
+
+    def _write(self, frame: "DataFrame", batch_id: int, request: WriteRequest) -> None:
         prefix = request.topic or request.topic_column or "topics"
         name = batch_name(frame, batch_id, self._query, prefix=prefix, checkpoint=self._checkpoint)
         _claims.claim(name, self)

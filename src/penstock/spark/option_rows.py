@@ -116,6 +116,12 @@ SOURCE_OPTIONS: Final = (
         "The consumer group that shows a stream's progress; `none` disables it. Set it if several"
         " streams read the same topics.",
     ),
+    SparkOption(
+        "tracing",
+        "",
+        "Streams: a function, as `module:name`, that sets OpenTelemetry up in the process that"
+        " plans the source. Each micro-batch is then a span with links to those that sent records.",
+    ),
 )
 
 SINK_OPTIONS: Final = (

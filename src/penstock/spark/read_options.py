@@ -34,7 +34,7 @@ _IGNORED: Final = frozenset(  # options of Spark's source that have no meaning h
 _OF_CREATE_TABLE: Final = "provider"  # what Spark passes instead of the options
 _OFFSETS_EXAMPLE: Final = '{"orders": {"0": 23, "1": -2}}'
 _STREAM_ENDS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
-_BATCH_LIMITS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
+_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "tracing")
 _GROUP_CHARACTERS_MAX: Final = 249
 
 
@@ -133,6 +133,7 @@ class ReadOptions:
     on_error: OnError
     registry_wait_ms: int
     group: str | None
+    tracing: str | None
 
 
 def read_options(options: Mapping[str, str], *, is_stream: bool | None = None) -> ReadOptions:
@@ -146,7 +147,7 @@ def read_options(options: Mapping[str, str], *, is_stream: bool | None = None) -
     given.refuse_unknown(SOURCE_OPTIONS, _IGNORED)
     if is_stream is not None:
         given.refuse_present(
-            _STREAM_ENDS if is_stream else _BATCH_LIMITS, "a stream" if is_stream else "a batch"
+            _STREAM_ENDS if is_stream else _OF_STREAMS, "a stream" if is_stream else "a batch"
         )
     kafka = kafka_properties(options)
     selection = _selection(given)
@@ -183,6 +184,7 @@ def read_options(options: Mapping[str, str], *, is_stream: bool | None = None) -
         on_error=_on_error(given, columns),
         registry_wait_ms=given.count("registryWaitMs") or REGISTRY_WAIT_MS,
         group=_group(given, kafka, selection),
+        tracing=given.text("tracing"),
     )
 
 

@@ -39,6 +39,7 @@ from penstock.spark.progress_group import ProgressGroup
 from penstock.spark.query_plan import plan_read, read_schema, without_notes
 from penstock.spark.read_options import AtOffsets, Bound, LogEnd, ReadOptions, read_options
 from penstock.spark.read_plan import ReadPlan
+from penstock.spark.stream_tracing import StreamTracing
 from penstock.spark.workers import AcknowledgeOnArrival, freeze_loaded, no_collection
 
 LONG_TASK_OFFSETS: Final = 100_000
@@ -97,6 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._plan = plan
         self._progress = ProgressGroup(options.group, options.kafka)
+        self._tracing = StreamTracing(options.tracing, options.kafka)
         self._target: StreamPosition | None = None  # of AvailableNow
         self._latest: StreamPosition | None = None
 
@@ -124,6 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Spark's: where the next micro-batch ends. Everything before `start` is done."""
+        self._tracing.finish()
         begin = StreamPosition.from_spark(start)
         self._progress.show(begin)
         end = self._latest = self._target or self._end()
@@ -148,7 +151,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges = ranges_between(
                 StreamPosition.from_spark(start), StreamPosition.from_spark(end)
             )
-            return _input_partitions(self._options, ranges)
+            partitions = _input_partitions(self._options, ranges)
+        self._tracing.start(ranges)
+        return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Spark's, in a worker: the rows of one partition."""
@@ -160,6 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Spark's: the query has ended."""
+        self._tracing.finish()
         self._progress.wait()
 
     def _end(self) -> StreamPosition:

@@ -66,6 +66,7 @@ class WritePlan:
     timestamp: str | None = None
     registry_url: str | None = None
     framing: Framing = DEFAULT_FRAMING
+    trace: tuple[tuple[str, bytes], ...] = ()  # headers of records that name no span
 
     @property
     def columns(self) -> list[str]:
@@ -81,7 +82,8 @@ class WriteRequest:
 
     `key`, `value`, `headers`, `partition`, `timestamp` and `topic_column` are names of columns.
     `schema` and `key_schema` are a schema's text, an .avsc, .proto or .json file, a `Contract`, or
-    `latest`. `kafka` has other properties of a Kafka client, such as `compression.type`.
+    `latest`. `kafka` has other properties of a Kafka client, such as `compression.type`. `trace`
+    has the headers that name a span; records whose own headers name one keep theirs.
     """
 
     topic: str | None = None
@@ -97,6 +99,7 @@ class WriteRequest:
     timestamp: str | None = None
     topic_column: str | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
+    trace: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def properties(self) -> dict[str, str]:
@@ -140,6 +143,7 @@ class WriteRequest:
             timestamp=self.timestamp,
             registry_url=self.registry,
             framing=framing_of(properties),
+            trace=self.trace,
         )
         plan = replace(plan, value=self._value_plan(names, plan))
         missing = [name for name in plan.columns if name not in names]
