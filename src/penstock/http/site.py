@@ -1,7 +1,8 @@
 """All HTTP services of one process behind one address.
 
 Every request passes the guard before any service sees it, gets an id that its response carries,
-and goes to the service that its path belongs to. Paths stay percent-encoded, so that a name with
+and goes to the service that its path belongs to. A site that is read-only refuses what changes
+something here, once for all services. Paths stay percent-encoded, so that a name with
 %2F in it is one segment. Health checks pass the guard: probes name hosts as they like.
 """
 
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.http.guard import Guard, header
 from penstock.http.http_protocol import REPEATED
+from penstock.http.read_only import CODE, MESSAGE, changes
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -45,11 +47,17 @@ class Site:
     """An ASGI application in front of the services; the first service gets all other paths."""
 
     def __init__(
-        self, services: Sequence[HttpService], guard: Guard, *, logs_access: bool = False
+        self,
+        services: Sequence[HttpService],
+        guard: Guard,
+        *,
+        logs_access: bool = False,
+        is_read_only: bool = False,
     ) -> None:
         self.responses: Counter[int] = Counter()  # by status
         self._guard = guard
         self._logs_access = logs_access
+        self._is_read_only = is_read_only
         self._by_root = {root: service for service in services for root in service.roots}
         self._default = services[0]
 
@@ -76,15 +84,25 @@ class Site:
         if cors and scope["method"] == "OPTIONS":
             await _send_whole(send, 204, (), b"")
             return
+        if self._refuses_change(scope, scope["method"]):
+            await refuse(send, service, 403, CODE, MESSAGE)
+            return
         await service.app(scope, receive, send)
 
     async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._guard.refusal("GET", scope["headers"]) is not None:
+        refusal = self._guard.refusal("GET", scope["headers"])
+        if refusal is not None or self._refuses_change(scope, "GET"):
             await receive()
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
         root = scope["raw_path"][1:].partition(b"/")[0]
         await self._by_root.get(root, self._default).app(scope, receive, send)
+
+    def _refuses_change(self, scope: Scope, method: str) -> bool:
+        if not self._is_read_only:
+            return False
+        path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+        return changes(method, path, query)
 
     def _with_headers(self, scope: Scope, send: Send, request_id: bytes, cors: bytes) -> Send:
         started_s = time.perf_counter()

@@ -1,0 +1,1 @@
+"""What pages see as it happens, over one WebSocket for each page."""

@@ -1,0 +1,107 @@
+"""The overview of a cluster as a document, and how each panel of the pages is filled. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from penstock.console.samples.cluster_survey import ClusterSurvey
+from penstock.console.samples.sampler import Sampler
+from penstock.model import Millis
+from penstock.monitor.group_lag import Lag
+
+WORST_GROUPS: Final = 10
+
+
+def panels(sample: ClusterSurvey) -> dict[str, str]:
+    """How each panel is filled on this cluster."""
+    disks = None if sample.sizes is None else sample.sizes.by_broker.values()
+    has_disks = disks is not None and any(each.total_bytes >= 0 for each in disks)
+    return {
+        "throughput": "unavailable" if sample.ends is None else "derived",
+        "sizes": "unavailable" if sample.sizes is None else "served",
+        "disk": "served" if has_disks else "unavailable",
+        "groups": "unavailable" if sample.groups is None else "served",
+        "lag_seconds": "derived",
+        "quarantine": "served",
+        "pipelines": "served",
+    }
+
+
+def overview_document(
+    sample: ClusterSurvey,
+    sampler: Sampler,
+    lags: Mapping[str, Lag],
+    quarantine: Sequence[Mapping[str, Any]],
+    now: Millis,
+) -> dict[str, Any]:
+    """The overview of a sample, as pages get it."""
+    topics = sample.topics or ()
+    partitions = [row for topic in topics for row in topic.partitions]
+    history = sampler.throughput.history
+    latest = history[-1] if history and history[-1].at == sample.at else None
+    return {
+        "type": "overview",
+        "time": str(sample.at),
+        "stale": sampler.failure,
+        "controller": None if sample.cluster is None else sample.cluster.controller_id,
+        "brokers": _brokers(sample),
+        "topics": len(topics),
+        "partitions": len(partitions),
+        "offline": sum(row.leader < 0 for row in partitions),
+        "under_replicated": sum(len(row.in_sync) < len(row.replicas) for row in partitions),
+        "rates": {
+            "records_in": None if latest is None else latest.records_in,
+            "bytes_in": None if latest is None else latest.bytes_in,
+            "bytes_out": None,  # no cluster tells over the Kafka protocol
+        },
+        "groups": _worst_groups(sample, lags, now),
+        "quarantine": quarantine,
+    }
+
+
+def _brokers(sample: ClusterSurvey) -> list[dict[str, Any]]:
+    leaders: dict[int, int] = {}
+    replicas: dict[int, int] = {}
+    for topic in sample.topics or ():
+        for row in topic.partitions:
+            leaders[row.leader] = leaders.get(row.leader, 0) + 1
+            for node_id in row.replicas:
+                replicas[node_id] = replicas.get(node_id, 0) + 1
+    disks = {} if sample.sizes is None else sample.sizes.by_broker
+    rows = []
+    for broker in sorted(() if sample.cluster is None else sample.cluster.brokers):
+        disk = disks.get(broker.broker_id)
+        rows.append(
+            {
+                "id": broker.broker_id,
+                "host": broker.host,
+                "port": broker.port,
+                "rack": broker.rack,
+                "fenced": broker.is_fenced,
+                "leaders": leaders.get(broker.broker_id, 0),
+                "replicas": replicas.get(broker.broker_id, 0),
+                "bytes": None if disk is None else str(disk.log_bytes),
+                "disk_total": _known(None if disk is None else disk.total_bytes),
+                "disk_free": _known(None if disk is None else disk.free_bytes),
+            }
+        )
+    return rows
+
+
+def _known(size: int | None) -> str | None:
+    return None if size is None or size < 0 else str(size)
+
+
+def _worst_groups(
+    sample: ClusterSurvey, lags: Mapping[str, Lag], now: Millis
+) -> list[dict[str, Any]]:
+    states = {row.group: row.state for row in sample.groups or ()}
+    worst = sorted(lags.items(), key=lambda row: (-row[1].records, row[0]))
+    return [
+        {
+            "group": group,
+            "state": states.get(group),
+            "lag": str(lag.records),
+            "lag_seconds": round(lag.seconds(now), 1),
+        }
+        for group, lag in worst[:WORST_GROUPS]
+    ]

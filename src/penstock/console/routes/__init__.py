@@ -1,0 +1,1 @@
+"""The console's paths, a module for each family."""

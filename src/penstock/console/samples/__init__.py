@@ -1,0 +1,1 @@
+"""What pages show of the cluster as a whole, sampled once for all of them."""

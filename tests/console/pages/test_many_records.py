@@ -1,0 +1,56 @@
+"""A million records in one partition: any offset is one step away, with few nodes in the page."""
+
+import pytest
+from confluent_kafka import Producer as PlainProducer
+
+from penstock.testing.platform import Platform
+from tests.console.pages.conftest import OpenPage
+
+pytestmark = pytest.mark.slow
+RECORDS = 1_000_000
+AT_THE_TOP = """() => {
+  const box = document.querySelector(".vtable").getBoundingClientRect();
+  return document.elementFromPoint(box.left + 60, box.top + 45).closest(".vrow")?.textContent ?? "";
+}"""
+
+
+@pytest.fixture(scope="module")
+def many(console: Platform) -> str:
+    topic = console.make_topic(partitions=1)
+    producer = PlainProducer(
+        {"bootstrap.servers": console.bootstrap, "queue.buffering.max.messages": 2 * RECORDS}
+    )
+    for number in range(RECORDS):
+        producer.produce(topic, value=b'{"n": %d}' % number, key=b"k%d" % (number % 1000))
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(90) == 0
+    return topic
+
+
+def test_any_offset_is_shown_by_its_address(open_page: OpenPage, many: str) -> None:
+    for offset in (0, 123_456, RECORDS - 1):
+        page = open_page(f"/topics/{many}/records?order=oldest&offset={offset}&open=0%3A{offset}")
+        text = f'"n":{offset}' if offset else '"n":0'
+        page.locator(".vrow", has_text=text).first.wait_for()
+        assert page.evaluate("() => document.querySelectorAll('*').length") < 2500
+        page.close()
+
+
+def test_the_list_jumps_to_both_ends_and_to_a_typed_offset(open_page: OpenPage, many: str) -> None:
+    page = open_page(f"/topics/{many}/records")
+    page.locator(".vrow", has_text=f'"n":{RECORDS - 1}').wait_for()
+    page.locator(".vtable").focus()
+    page.keyboard.press("End")
+    page.locator(".vrow", has_text='{"n":0}').wait_for()
+    page.get_by_label("Go to offset").fill("654321")
+    page.keyboard.press("Enter")
+    page.locator(".vrow", has_text='"n":654321').first.wait_for()
+    assert '"n":654321' in page.evaluate(AT_THE_TOP)
+
+
+def test_a_filter_over_all_records_is_counted_to_the_end(open_page: OpenPage, many: str) -> None:
+    page = open_page(f"/topics/{many}/records?filter=value.n%20%3E%20999997")
+    page.get_by_text("everything in the range was scanned").wait_for(timeout=100_000)
+    status = page.locator(".search-status").inner_text()
+    assert "Scanned 1,000,000 of 1,000,000 offsets (100 %) · 2 matched" in status

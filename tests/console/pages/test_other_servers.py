@@ -1,0 +1,81 @@
+"""The pages of a server that refuses changes, and of one on Apache Kafka."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from examples.console_shop import write_shop
+from penstock.node.http_process import HttpOptions
+from penstock.node.supervisor import HttpProcess
+from penstock.testing.platform import APACHE, Platform
+from tests.console.pages.conftest import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import BrowserContext
+
+pytestmark = pytest.mark.slow
+ON_KAFKA = [
+    ("", "all have a leader"),
+    ("/topics", "customers"),
+    ("/topics/orders/records", "customer-"),
+    ("/topics/orders/records?partition=1&open=1%3A20", "schema id"),
+    ("/topics/orders/partitions", "average one"),
+    ("/topics/orders/config", "cleanup.policy"),
+    ("/groups", "ledger"),
+    ("/groups/billing", "classic protocol"),
+    ("/schemas/orders-value", "Upgrade order"),
+    ("/quarantine", "unknown_schema"),
+]
+
+
+def test_a_server_that_refuses_changes_shows_no_button_for_one(
+    console: Platform, contexts: Callable[[str], BrowserContext]
+) -> None:
+    process = HttpProcess()
+    process.configure(HttpOptions(console.bootstrap, http_port=0, read_only=True))
+    url = str(process.wait_ready()["http"]).rstrip("/")
+    watch = Watch(url)
+    try:
+        page = contexts("light").new_page()
+        watch.add(page)
+        page.goto(f"{url}/console/topics")
+        page.get_by_text("Read only").wait_for()
+        page.locator(".vrow", has_text="payments").click()
+        page.locator(".vrow", has_text="o-00749").click()
+        page.locator(".detail pre").wait_for()
+        for name in ("Create topic", "Delete topic", "Produce again"):
+            assert page.get_by_text(name).locator("visible=true").count() == 0
+        assert page.get_by_role("link", name="Produce", exact=True).count() == 0
+    finally:
+        process.stop()
+    assert watch.problems == []
+
+
+@pytest.fixture
+def apache() -> Iterator[Platform]:
+    platform = Platform("pages", kafka=APACHE).start()
+    try:
+        write_shop(platform.bootstrap, platform.registry_url)
+        yield platform
+    finally:
+        platform.stop()
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+def test_pages_show_a_cluster_of_apache_kafka(
+    apache: Platform, contexts: Callable[[str], BrowserContext]
+) -> None:
+    url = apache.registry_url.rstrip("/")
+    watch = Watch(url)
+    page = contexts("dark").new_page()
+    watch.add(page)
+    for path, text in ON_KAFKA:
+        page.goto(f"{url}/console{path}")
+        page.locator("main").get_by_text(text).first.wait_for()
+    page.get_by_text("Apache Kafka").wait_for()
+    assert watch.problems == []
