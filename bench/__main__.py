@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 from bench.charts import bench_chart, overview_chart, shown
 from bench.figures import LIMIT, Figure, ratio_text, target_text
+from bench.remarks import REMARKS
 
 HERE: Final = Path(__file__).parent
 CHARTS: Final = Path("docs/charts")
@@ -187,7 +188,7 @@ def as_markdown(results: Results, drawn: Sequence[str], charts: str) -> str:
         "the end: its latency is unbounded, and there is no ratio. A figure that is compared with",
         'a fixed limit has "limit" in the column of the peer.',
         "",
-        f"![Ten claims compared with their peers]({charts}/overview.svg)",
+        f"![Twelve claims compared with their peers]({charts}/overview.svg)",
         "",
     ]
     for name, bench in results.items():
@@ -197,6 +198,8 @@ def as_markdown(results: Results, drawn: Sequence[str], charts: str) -> str:
             lines += [f"![{name}]({charts}/{name}.svg)", ""]
         lines += _table(figures_of(bench))
         lines.append("")
+        if name in REMARKS:
+            lines += [REMARKS[name], ""]
     return "\n".join(lines)
 
 

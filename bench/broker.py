@@ -8,7 +8,7 @@ of each quantity. `bench.memory` explains why memory is filled before each round
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -49,6 +49,7 @@ LOADS = (
     Load("produce 100 B, 1 MB batches", "produce", 100, 5_000_000, MB, ">= 1.0", "<= 0.6"),
 )
 WARM_UP = 300_000
+PARTITIONS = 4
 ROUNDS = 5
 
 
@@ -105,10 +106,10 @@ def compared(load: Load, runs: list[Run]) -> Iterator[Figure]:
 
 def warm_up(server: Server) -> None:
     """Run every kind of work once, so that a JVM has compiled it."""
-    make_topic(server.bootstrap, "warm-up", partitions=4)
+    make_topic(server.bootstrap, "warm-up", partitions=PARTITIONS)
     for batch_bytes in (16_384, MB):
-        run_load(server, "produce", "warm-up", 1000, WARM_UP, batch_bytes)
-    run_load(server, "consume", "warm-up", 1000, WARM_UP, MB)
+        run_load(server.bootstrap, "produce", "warm-up", 1000, WARM_UP, batch_bytes)
+    run_load(server.bootstrap, "consume", "warm-up", 1000, WARM_UP, MB)
 
 
 def by_turns(load: Load, servers: list[Server], memory: SettledMemory) -> list[list[Run]]:
@@ -137,11 +138,21 @@ def measure_load(server: Server, load: Load, number: int) -> Run:
     read_topic = f"t-{READ.size}-{READ.batch_bytes}-0"
     topic = read_topic if load is READ else f"t-{load.size}-{load.batch_bytes}-{number}"
     if load is not READ:
-        make_topic(server.bootstrap, topic, partitions=4)
-    with cost_of(server.pid) as cost:
-        said = run_load(server, load.what, topic, load.size, load.count, load.batch_bytes)
+        make_topic(server.bootstrap, topic, partitions=PARTITIONS)
+    run = measure_topic(server.bootstrap, [server.pid], load, topic)
     if topic != read_topic:
         delete_topic(server.bootstrap, topic)
+    return run
+
+
+def measure_topic(
+    bootstrap: str, pids: Sequence[int], load: Load, topic: str, *, partitions: int = PARTITIONS
+) -> Run:
+    """One round of a load on a topic, and what it cost these processes."""
+    with cost_of(*pids) as cost:
+        said = run_load(
+            bootstrap, load.what, topic, load.size, load.count, load.batch_bytes, partitions
+        )
     gigabytes = load.size * load.count / 1e9
     return Run(
         said["mb_per_second"],
@@ -152,15 +163,22 @@ def measure_load(server: Server, load: Load, number: int) -> Run:
 
 
 def run_load(
-    server: Server, what: str, topic: str, size: int, count: int, batch_bytes: int
+    bootstrap: str,
+    what: str,
+    topic: str,
+    size: int,
+    count: int,
+    batch_bytes: int,
+    partitions: int = PARTITIONS,
 ) -> dict[str, float]:
     """Run one load in its own process."""
     arguments = {
-        "bootstrap": server.bootstrap,
+        "bootstrap": bootstrap,
         "topic": topic,
         "size": size,
         "count": count,
         "batch-bytes": batch_bytes,
+        "partitions": partitions,
         "acks": "all",
     }
     options = [text for key, value in arguments.items() for text in (f"--{key}", str(value))]

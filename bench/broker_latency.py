@@ -9,14 +9,14 @@ little time (`bench.host`); the notes list all of these rounds.
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from statistics import median
 
 from bench.figures import Figure, report
 from bench.floor import bare_server, run_load
 from bench.host import Round, calm, timed
-from bench.peers import Server, both_servers, make_topic
+from bench.peers import both_servers, make_topic
 from tests.support.apache_kafka import VERSION
 
 ACKNOWLEDGED = ("--count", "10000")
@@ -30,16 +30,26 @@ def measure() -> Iterator[Figure]:
     with both_servers() as servers, bare_server(ANSWER_BYTES) as (bare_url, _):
         for server in servers:
             make_topic(server.bootstrap, "latency", partitions=4)
-            run(server, "--rate", "5000", "--count", "30000")  # warm-up: ignored
+            run(server.bootstrap, "--rate", "5000", "--count", "30000")  # warm-up: ignored
         for name, rate, options in (
             ("acknowledged at 1 000/s", 1_000, ACKNOWLEDGED),
             ("end to end at 10 000/s", 10_000, END_TO_END),
         ):
-            loads = [partial(run, server, "--rate", str(rate), *options) for server in servers]
-            loads.insert(0, partial(run_load, bare_url, [1], "--rate", str(rate), own_core=False))
-            floor, ours, *peers = by_turns(loads)
+            places = [server.bootstrap for server in servers]
+            floor, ours, *peers = by_turns(loads_at(rate, bare_url, places, *options))
             for percentile in ("p50", "p99"):
                 yield compared(f"{name}, {percentile}", f"{percentile}_ms", floor, ours, *peers)
+
+
+def loads_at(
+    rate: int, bare_url: str, bootstraps: Iterable[str], *options: str
+) -> list[Callable[[], dict[str, float]]]:
+    """The loads that take turns: the floor, then each server."""
+    per_second = ("--rate", str(rate))
+    return [
+        partial(run_load, bare_url, [1], *per_second, own_core=False),
+        *(partial(run, bootstrap, *per_second, *options) for bootstrap in bootstraps),
+    ]
 
 
 def compared(
@@ -65,10 +75,12 @@ def compared(
     )
 
 
-def by_turns(loads: Sequence[Callable[[], dict[str, float]]]) -> list[list[Round]]:
+def by_turns(
+    loads: Sequence[Callable[[], dict[str, float]]], count: int = ROUNDS
+) -> list[list[Round]]:
     """The undisturbed rounds of each load."""
     rounds: list[list[Round]] = [[] for _ in loads]
-    for _ in range(ROUNDS):
+    for _ in range(count):
         for load, done in zip(loads, rounds, strict=True):
             done.append(timed(load))
     return [calm(done) for done in rounds]
@@ -79,17 +91,17 @@ def listed(values: list[float]) -> str:
     return " ".join(f"{value:.3g}" for value in values)
 
 
-def run(server: Server, *options: str) -> dict[str, float]:
+def run(bootstrap: str, *options: str) -> dict[str, float]:
     """Run one latency load in its own process."""
     command = [sys.executable, "-m", "bench.load", "latency", "--topic", "latency", "--acks", "all"]
     done = subprocess.run(
-        [*command, "--bootstrap", server.bootstrap, *options],
+        [*command, "--bootstrap", bootstrap, *options],
         stdout=subprocess.PIPE,
         text=True,
         timeout=300,
         check=True,
     )
-    print(f"{type(server).__name__}: {' '.join(options)}: {done.stdout.strip()}", file=sys.stderr)
+    print(f"{bootstrap}: {' '.join(options)}: {done.stdout.strip()}", file=sys.stderr)
     answer: dict[str, float] = json.loads(done.stdout)
     return answer
 

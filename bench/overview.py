@@ -25,6 +25,16 @@ OVERVIEW: Final = (
     OverviewLine(
         "broker_latency", "acknowledged at 1 000/s, p99", "latency of produce at 1 000/s, p99"
     ),
+    OverviewLine(
+        "cluster",
+        "produce 1000 B, 16 kB batches",
+        "produce to three brokers, in batches of 16 kB",
+    ),
+    OverviewLine(
+        "cluster_failover",
+        "leader killed: next acknowledgement",
+        "time until writes continue after a leader was killed",
+    ),
     OverviewLine("groups", "commits", "offset commits"),
     OverviewLine("transactions", "Java, 8 producers", "transactions of 8 producers"),
     OverviewLine(

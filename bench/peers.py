@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,13 +76,14 @@ def both_servers() -> Iterator[list[Server]]:
         yield servers
 
 
-def make_topic(bootstrap: str, name: str, *, partitions: int) -> None:
-    """Create a topic and wait until it has leaders."""
+def make_topic(bootstrap: str, name: str, *, partitions: int, replicas: int = 1) -> None:
+    """Create a topic and wait until it has leaders and all replicas are in sync."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
-    for _ in range(100):
-        known = admin.list_topics(name, timeout=10).topics[name]
-        if len(known.partitions) == partitions:
+    admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(30)
+    for _ in range(200):
+        known = admin.list_topics(name, timeout=10).topics[name].partitions
+        in_sync = [len(each.isrs) for each in known.values() if each.leader >= 0]
+        if in_sync == [replicas] * partitions:
             return
         time.sleep(0.05)
     raise TimeoutError(f"topic {name} has no leaders")
@@ -104,24 +105,24 @@ class Cost:
 
 
 @contextmanager
-def cost_of(pid: int) -> Iterator[Cost]:
-    """Set the CPU time used, and the memory at the end, of a process and its children."""
+def cost_of(*pids: int) -> Iterator[Cost]:
+    """Set the CPU time used, and the memory at the end, of processes and their children."""
     cost = Cost()
-    before = _cpu_seconds(pid)
+    before = _cpu_seconds(pids)
     yield cost
-    cost.cpu_seconds = _cpu_seconds(pid) - before
-    cost.resident_bytes = resident_bytes(pid)
+    cost.cpu_seconds = _cpu_seconds(pids) - before
+    cost.resident_bytes = resident_bytes(*pids)
 
 
-def resident_bytes(pid: int) -> int:
-    """The memory of a process and its children."""
-    return sum(process.memory_info().rss for process in _family(pid))
+def resident_bytes(*pids: int) -> int:
+    """The memory of processes and their children."""
+    return sum(process.memory_info().rss for process in _families(pids))
 
 
-def _cpu_seconds(pid: int) -> float:
-    return sum(sum(process.cpu_times()[:2]) for process in _family(pid))
+def _cpu_seconds(pids: Iterable[int]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in _families(pids))
 
 
-def _family(pid: int) -> list[psutil.Process]:
-    parent = psutil.Process(pid)
-    return [parent, *parent.children(recursive=True)]
+def _families(pids: Iterable[int]) -> list[psutil.Process]:
+    parents = [psutil.Process(pid) for pid in pids]
+    return [*parents, *(child for parent in parents for child in parent.children(recursive=True))]
