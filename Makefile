@@ -21,6 +21,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/oxlint --deny-warnings src/penstock/console/static
 	$(BIN)/python -m deptry .
 	$(BIN)/pytest -q tests/test_tidy.py tests/test_dead_code.py
 	@$(MAKE) --no-print-directory types
@@ -60,7 +61,8 @@ java:
 
 # Programs that some tests need. Without them these tests are skipped, and the run lists them.
 tools: java
-	@for tool in kcat:kcat systemd-analyze:systemd prometheus:prometheus chromium:chromium; do \
+	@for tool in kcat:kcat systemd-analyze:systemd prometheus:prometheus chromium:chromium \
+		curl:curl ip:iproute2; do \
 		package=$${tool#*:}; command -v $${tool%:*} >/dev/null || \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			apt-get update -q && apt-get install -y -q $$package; \
@@ -81,9 +83,10 @@ demo: $(READY) java
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
 
-# The terminal of README.md, with the current output of its commands.
-pictures: $(READY)
+# The terminal and the pages of README.md and the docs, with the current output of commands and the current console.
+pictures: $(READY) tools
 	$(BIN)/python -m examples.screenshot docs/pictures/terminal.svg
+	$(BIN)/python -m examples.console_pictures docs/pictures
 
 clean:
 	rm -rf $(VENV) .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/out

@@ -66,6 +66,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--cluster-seeds", type=int, default=25, help="how many simulated clusters to run"
     )
+    parser.addoption(
+        "--rounds", type=int, default=3, help="how often each failure happens to a real cluster"
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -79,7 +82,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("not run on this machine")
     for reason, count in reasons.most_common():
         terminalreporter.line(f"{count:4} {reason.removeprefix('Skipped: ')}")
-    terminalreporter.line("`make tools` installs kcat, Java and Maven (Debian, as root).")
+    terminalreporter.line(
+        "`make tools` installs kcat, Java, Maven, Prometheus, Chromium … (Debian, as root)."
+    )
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ from typing import Final
 
 import pytest
 
+from penstock import __version__
+
 ROOT: Final = Path(__file__).parent.parent
 DOCKERFILE: Final = ROOT / "Dockerfile"
 UNIT: Final = ROOT / "packaging" / "penstock.service"
@@ -97,3 +99,11 @@ def test_the_unit_is_hardened(installed_unit: Path) -> None:
     level = re.search(r"Overall exposure level for \S+: ([\d.]+)", report)
     assert level is not None
     assert float(level[1]) <= EXPOSURE_MAX
+
+
+def test_changelog_and_release_notes_are_of_this_version() -> None:
+    versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == __version__
+    notes = ROOT / "docs" / "releases" / f"{__version__}.md"
+    assert notes.read_text().startswith(f"# Release notes: {__version__}\n")
+    assert f"releases/{__version__}.md" in (ROOT / "mkdocs.yml").read_text()

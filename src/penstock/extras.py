@@ -20,7 +20,9 @@ class Extra(NamedTuple):
 
 EXTRAS: Final[Mapping[str, Extra]] = {
     "arrow": Extra(("pyarrow",), "Events as Arrow columns"),
+    "otel": Extra(("opentelemetry.sdk",), "Traces"),
     "protobuf": Extra(("grpc_tools",), "Protobuf schemas"),
+    "sql": Extra(("duckdb", "pyarrow"), "SQL over topics"),
     "spark": Extra(("pyspark", "pyarrow", "pandas"), "Pipelines on Spark"),
 }
 

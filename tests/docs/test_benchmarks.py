@@ -1,6 +1,7 @@
 """`make bench` writes results, pages and charts."""
 
 import json
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -113,9 +114,9 @@ def test_the_overview_names_its_peers_and_leaves_out_fixed_limits() -> None:
     assert "GET, p99" not in texts
 
 
-def test_the_overview_has_ten_lines_and_each_was_measured() -> None:
+def test_the_overview_has_twelve_lines_and_each_was_measured() -> None:
     results = benches.read_results(benches.HERE.parent)
-    assert len(OVERVIEW) == 10
+    assert len(OVERVIEW) == 12
     for line in OVERVIEW:
         names = [figure.name for figure in benches.figures_of(results[line.bench])]
         assert names.count(line.figure) == 1, line
@@ -169,6 +170,18 @@ def test_a_latency_is_shown_with_its_floor_and_its_limit(
     assert "| figure | Penstock | peer | ratio | unit | target | floor | |" in page
     assert "| GET, p99 | 4 | 5 (limit) | 0.80 | ms | <= 1.0 | 2.5 | met |" in page
     assert "| figure | Penstock | peer | ratio | unit | target | |" in page, "no floor, no column"
+
+
+def test_every_measured_percentile_in_milliseconds_has_a_floor() -> None:
+    results = benches.read_results(benches.HERE.parent)
+    percentiles = [
+        figure
+        for name in results
+        for figure in benches.figures_of(results[name])
+        if figure.unit == "ms" and re.search(r"\bp\d\d\b", figure.name)
+    ]
+    assert len(percentiles) >= 6
+    assert [figure.name for figure in percentiles if figure.floor is None] == []
 
 
 def test_pages_are_drawn_again_without_a_run(run: Callable[..., int], tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_command_of_the_tutorial_has_the_output_on_the_page(
     follow: Callable[[str], int],

@@ -125,10 +125,10 @@ def read_all(count: int, seed: int) -> Counter[str]:
 
 
 def test_mutated_frames_are_read_or_refused() -> None:
-    outcomes = read_all(100_000, seed=1)
-    assert sum(outcomes.values()) > 90_000
+    outcomes = read_all(40_000, seed=1)
+    assert sum(outcomes.values()) > 36_000
     assert len(outcomes) >= 6, "many ways of being wrong were tried"
-    assert outcomes["read"] > 1000
+    assert outcomes["read"] > 400
 
 
 def read_in_batches(count: int, seed: int) -> int:
@@ -159,7 +159,7 @@ def refusal(read: Deserializer, content: bytes) -> Reason | None:
 
 
 def test_batches_refuse_what_single_events_refuse() -> None:
-    assert read_in_batches(20_000, seed=3) > 15_000
+    assert read_in_batches(8_000, seed=3) > 6_000
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ __all__ = [
     "fetch_libraries",
     "free_port",
     "java_command",
+    "new_cluster_id",
     "run_tool",
 ]
 
@@ -59,15 +60,26 @@ def java_command(libraries: Path, main_class: str, *arguments: str) -> list[str]
     return ["java", "-Xmx512m", "-cp", f"{libraries}/*", main_class, *arguments]
 
 
+def new_cluster_id(libraries: Path) -> str:
+    """An id as Kafka's own tool makes it."""
+    return run_tool(libraries, "kafka.tools.StorageTool", "random-uuid").strip().splitlines()[-1]
+
+
 class ApacheKafka:
     """One Apache Kafka node on loopback, for the length of a `with` block."""
 
     def __init__(
-        self, *, heap: str = "1g", settings: Sequence[str] = (), folder: Path | None = None
+        self,
+        *,
+        heap: str = "1g",
+        settings: Sequence[str] = (),
+        folder: Path | None = None,
+        cluster_id: str | None = None,  # that several nodes have in common; None: a new one
     ) -> None:
         self._libraries = fetch_libraries()
         self._heap = heap
         self._settings = settings
+        self._cluster_id = cluster_id
         self._folder = folder or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._owns_folder = folder is None
         self._server: subprocess.Popen[bytes] | None = None
@@ -81,7 +93,7 @@ class ApacheKafka:
         return self._server.pid
 
     def __enter__(self) -> "ApacheKafka":
-        self._format()
+        self.format()
         self.start()
         return self
 
@@ -97,6 +109,11 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Start the node on its folder and wait until it listens."""
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        """Start the node on its folder; it listens later."""
         output = (self._folder / "server.out").open("ab")
         self._server = subprocess.Popen(
             [
@@ -114,7 +131,6 @@ class ApacheKafka:
             start_new_session=True,
         )
         output.close()
-        self._wait_until_listening()
 
     def halt(self) -> None:
         """Stop cleanly; the folder stays."""
@@ -138,7 +154,8 @@ class ApacheKafka:
     def _properties(self) -> Path:
         return self._folder / "server.properties"
 
-    def _format(self) -> None:
+    def format(self, *settings: str) -> None:
+        """Write the node's settings, these too, and prepare its folder: before the first start."""
         self._folder.mkdir(parents=True, exist_ok=True)
         lines = [
             "process.roles=broker,controller",
@@ -152,13 +169,15 @@ class ApacheKafka:
             "transaction.state.log.min.isr=1",
             "group.initial.rebalance.delay.ms=0",
             *self._settings,
+            *settings,
         ]
         self._properties.write_text("\n".join(lines) + "\n")
         storage = "kafka.tools.StorageTool"
-        cluster = run_tool(self._libraries, storage, "random-uuid").strip().splitlines()[-1]
-        run_tool(self._libraries, storage, "format", "-t", cluster, "-c", str(self._properties))
+        cluster_id = self._cluster_id or new_cluster_id(self._libraries)
+        run_tool(self._libraries, storage, "format", "-t", cluster_id, "-c", str(self._properties))
 
-    def _wait_until_listening(self) -> None:
+    def wait_ready(self) -> None:
+        """Wait until a node that was launched listens."""
         assert self._server is not None
         deadline = time.monotonic() + _START_SECONDS_MAX
         while time.monotonic() < deadline:

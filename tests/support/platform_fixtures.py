@@ -1,4 +1,4 @@
-"""Fixtures for all tests: the broker and registry of the run, and a registry that counts requests.
+"""Fixtures for all tests: broker and registry of the run, jars, a registry that counts requests.
 
 Each test has topics and subjects of its own. `reading` reads the same framed events one by one and
 as a batch.
@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -23,9 +24,19 @@ from penstock.serde.errors import DecodeError
 from penstock.serde.frame import SchemaId, write_prefix
 from penstock.serde.serializers import Deserializer
 from penstock.testing.platform import Platform
+from tests.support.apache_kafka import PeerUnavailableError, fetch_libraries
 
 MakeTopic: TypeAlias = Callable[..., str]
 WRITER_ID = SchemaId(1)
+
+
+@pytest.fixture(scope="session")
+def kafka_libs() -> Path:
+    """The folder with Apache Kafka's jars, or a skip that says why there are none."""
+    try:
+        return fetch_libraries()
+    except PeerUnavailableError as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Opened records as Arrow, over the same memory: only the validity bits are copied.
 
-Needs the extra `arrow`; whoever opens batches without it keeps the numpy columns.
+Needs the extra `arrow`; without it, opened batches stay the numpy columns.
 """
 
 from typing import Any, Final, TypeAlias

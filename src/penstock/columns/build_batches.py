@@ -51,7 +51,7 @@ COLUMN_NAMES: Final = frozenset({"key", "value", "headers", "timestamp", "partit
 
 
 def _fixed(array: Any, kind: type[np.generic]) -> Any:
-    """An array nobody writes through, of the one type that the kernels are compiled for."""
+    """A read-only array, of the one type that the kernels are compiled for."""
     view = np.ascontiguousarray(array, dtype=kind).view()
     view.flags.writeable = False
     return view
@@ -179,7 +179,7 @@ class Framing:
 class Stamp:
     """Whose batches they are. `sequences` has the next sequence of each partition, 0 if absent.
 
-    Not final: the producer is written in by somebody else, who seals the batches then.
+    Not final: the caller writes the producer into the batches, and seals them then.
     """
 
     producer_id: ProducerId = NO_PRODUCER

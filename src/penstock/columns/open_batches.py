@@ -6,7 +6,7 @@ with its position in the buffer, and no more memory is taken than the limits all
 at the end of the buffer, as brokers send it, is left for the next fetch.
 
 Header names that are not UTF-8 come out with U+FFFD in place of what is wrong, as Java's consumer
-shows them: no broker looks at them, and one such record must not stop its readers for ever.
+shows them: no broker looks at them, and one such record must not stop its readers forever.
 """
 
 from collections import deque

@@ -48,30 +48,30 @@ WRONG, WRONG_AT, WRONG_SECTION = range(6, 9)
 TOTAL_FIELDS: Final = 9
 
 NOTHING_WRONG: Final = 0
-ROTTEN_VARINT: Final = 1
-ROTTEN_LENGTH: Final = 2
-ROTTEN_DELTA: Final = 3
-ROTTEN_KEY: Final = 4
-ROTTEN_VALUE: Final = 5
-ROTTEN_HEADER_COUNT: Final = 6
-ROTTEN_HEADER_KEY: Final = 7
-ROTTEN_HEADER_VALUE: Final = 8
+CORRUPT_VARINT: Final = 1
+CORRUPT_LENGTH: Final = 2
+CORRUPT_DELTA: Final = 3
+CORRUPT_KEY: Final = 4
+CORRUPT_VALUE: Final = 5
+CORRUPT_HEADER_COUNT: Final = 6
+CORRUPT_HEADER_KEY: Final = 7
+CORRUPT_HEADER_VALUE: Final = 8
 RECORD_LEFTOVER: Final = 9
 SECTION_LEFTOVER: Final = 10
-ROTTEN_TIMESTAMP: Final = 11
+CORRUPT_TIMESTAMP: Final = 11
 
 REASONS: Final = {
-    ROTTEN_VARINT: "a varint is cut off or too long",
-    ROTTEN_LENGTH: "a record's length does not fit its batch",
-    ROTTEN_DELTA: "a record's offset delta is not above the one before it or is beyond its batch",
-    ROTTEN_KEY: "a key is longer than its record",
-    ROTTEN_VALUE: "a value is longer than its record",
-    ROTTEN_HEADER_COUNT: "a record claims more headers than it has bytes for",
-    ROTTEN_HEADER_KEY: "a header's key is null or longer than its record",
-    ROTTEN_HEADER_VALUE: "a header's value is longer than its record",
+    CORRUPT_VARINT: "a varint is cut off or too long",
+    CORRUPT_LENGTH: "a record's length does not fit its batch",
+    CORRUPT_DELTA: "a record's offset delta is not above the one before it or is beyond its batch",
+    CORRUPT_KEY: "a key is longer than its record",
+    CORRUPT_VALUE: "a value is longer than its record",
+    CORRUPT_HEADER_COUNT: "a record claims more headers than it has bytes for",
+    CORRUPT_HEADER_KEY: "a header's key is null or longer than its record",
+    CORRUPT_HEADER_VALUE: "a header's value is longer than its record",
     RECORD_LEFTOVER: "a record has bytes after its last header",
     SECTION_LEFTOVER: "a batch has bytes after its last record",
-    ROTTEN_TIMESTAMP: "a record's timestamp does not fit 64 bits",
+    CORRUPT_TIMESTAMP: "a record's timestamp does not fit 64 bits",
 }
 
 _INT32_MAX: Final = 2**31 - 1
@@ -111,14 +111,14 @@ def read_varint(source: ConstBytes, position: int, end: int) -> tuple[int, int]:
 
 @inlined
 def read_sized(
-    source: ConstBytes, position: int, end: int, smallest: int, rotten: int
+    source: ConstBytes, position: int, end: int, smallest: int, corrupt: int
 ) -> tuple[int, int, int]:
     """A size and its bytes: what is wrong, where that is or where the bytes start, and the size."""
     size, after = read_varint(source, position, end)
     if after < 0:
-        return ROTTEN_VARINT, position, 0
+        return CORRUPT_VARINT, position, 0
     if size < smallest or size > end - after:
-        return rotten, position, 0
+        return corrupt, position, 0
     return NOTHING_WRONG, after, size
 
 
@@ -130,12 +130,12 @@ def walk_headers(
     key_bytes = 0
     value_bytes = 0
     for _ in range(count):
-        wrong, position, size = read_sized(source, position, end, 0, ROTTEN_HEADER_KEY)
+        wrong, position, size = read_sized(source, position, end, 0, CORRUPT_HEADER_KEY)
         if wrong:
             return wrong, position, 0, 0
         key_bytes += size
         position += size
-        wrong, position, size = read_sized(source, position, end, -1, ROTTEN_HEADER_VALUE)
+        wrong, position, size = read_sized(source, position, end, -1, CORRUPT_HEADER_VALUE)
         if wrong:
             return wrong, position, 0, 0
         value_bytes += max(size, 0)
@@ -154,29 +154,29 @@ def index_record(
     """
     length, position = read_varint(source, start, section_end)
     if position < 0:
-        return ROTTEN_VARINT, start, 0, 0, 0, 0
+        return CORRUPT_VARINT, start, 0, 0, 0, 0
     if length < RECORD_BYTES_MIN - 1 or length > section_end - position:
-        return ROTTEN_LENGTH, start, 0, 0, 0, 0
+        return CORRUPT_LENGTH, start, 0, 0, 0, 0
     end = position + length
     timestamp_delta, after = read_varlong(source, position + 1, end)
     if after < 0:
-        return ROTTEN_VARINT, position + 1, 0, 0, 0, 0
+        return CORRUPT_VARINT, position + 1, 0, 0, 0, 0
     offset_delta, position = read_varint(source, after, end)
     if position < 0:
-        return ROTTEN_VARINT, after, 0, 0, 0, 0
-    wrong, key_at, key_size = read_sized(source, position, end, -1, ROTTEN_KEY)
+        return CORRUPT_VARINT, after, 0, 0, 0, 0
+    wrong, key_at, key_size = read_sized(source, position, end, -1, CORRUPT_KEY)
     if wrong:
         return wrong, key_at, 0, 0, 0, 0
     position = key_at + max(key_size, 0)
-    wrong, value_at, value_size = read_sized(source, position, end, -1, ROTTEN_VALUE)
+    wrong, value_at, value_size = read_sized(source, position, end, -1, CORRUPT_VALUE)
     if wrong:
         return wrong, value_at, 0, 0, 0, 0
     position = value_at + max(value_size, 0)
     header_count, headers_at = read_varint(source, position, end)
     if headers_at < 0:
-        return ROTTEN_VARINT, position, 0, 0, 0, 0
+        return CORRUPT_VARINT, position, 0, 0, 0, 0
     if header_count < 0 or header_count > (end - headers_at) // HEADER_BYTES_MIN:
-        return ROTTEN_HEADER_COUNT, position, 0, 0, 0, 0
+        return CORRUPT_HEADER_COUNT, position, 0, 0, 0, 0
     wrong, position, key_bytes, value_bytes = walk_headers(source, headers_at, end, header_count)
     if wrong:
         return wrong, position, 0, 0, 0, 0
@@ -223,10 +223,10 @@ def index_records(
                 source, start, section_end, places, row
             )
             if not wrong and not (previous_delta < offset_delta <= sections[section, LAST_DELTA]):
-                wrong, position = ROTTEN_DELTA, start
+                wrong, position = CORRUPT_DELTA, start
             timestamp = base_timestamp + timestamp_delta
             if not wrong and (timestamp < base_timestamp) != (timestamp_delta < 0):
-                wrong, position = ROTTEN_TIMESTAMP, start
+                wrong, position = CORRUPT_TIMESTAMP, start
             if wrong:
                 totals[WRONG] = wrong
                 totals[WRONG_AT] = position

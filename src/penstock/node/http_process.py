@@ -46,6 +46,7 @@ class HttpOptions:
     connections_max: int = 4_096
     allowed_origins: tuple[str, ...] = ()  # of web pages that may use the services (CORS)
     logs_access: bool = False  # a line for each request
+    read_only: bool = False  # refuse every request that changes something
     gateway: Mapping[str, int | str] = field(default_factory=dict)  # settings by name
 
     @property

@@ -39,12 +39,15 @@ from penstock.broker.registration_file import boot_id, previous_epoch, save_regi
 from penstock.broker.remote_transactions import RemoteTransactions
 from penstock.broker.replication.follower_sessions import FollowerSessions
 from penstock.broker.replication.in_sync_changes import InSyncChanges
+from penstock.broker.replication.replica_reports import OwnReplica, ReplicaReports
 from penstock.broker.replication.replicas import Replicas
+from penstock.broker.replication.unusable_replicas import UnusableReplicas
 from penstock.broker.stall_watch import StallWatch
 from penstock.broker.transaction_coordinators import TransactionCoordinators
 from penstock.config.resolve import view
 from penstock.consensus.replica.leader import ReplicaSettings
 from penstock.coordination.controller import ControllerMachine
+from penstock.coordination.controller.commands import ReplicaCondition
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
 from penstock.log import LogDirectory, LogDirectoryIdentity, OpenFiles
@@ -93,6 +96,7 @@ class RunningBroker:
     lost_brokers: LostBrokers
     in_sync_changes: InSyncChanges
     replicas: Replicas
+    reports: ReplicaReports
     remote_transactions: RemoteTransactions
     transactions: TransactionCoordinators
     groups: GroupCoordinators
@@ -195,14 +199,28 @@ class RunningBroker:
             settings=view(GroupSettings, settings.values),
             clock=clocks.moment,
         )
-        self.replicas = Replicas(self.partitions, self.image, self.links, clocks.wall)
+        self._build_replicas(broker)
+        return broker
+
+    def _build_replicas(self, broker: Broker) -> None:
+        node_id = self.settings.node_id
+        self.reports = ReplicaReports(
+            self.client, node_id=node_id, directory_id=self._identity.directory_id
+        )
+        unusable = UnusableReplicas(self.reports, node_id=node_id, find_topic=self.image.topic)
+        broker.unusable = self.partitions.health = self.held.unopened = unusable
+        self.replicas = Replicas(
+            self.partitions, self.image, self.links, self.clocks.wall, unusable.is_usable
+        )
+        unusable.stop_following = self.replicas.drop
+        unusable.start_again = self.held.start_again
         self.held.listeners += (
             self.transactions.follow,
             self.groups.follow,
             self.in_sync_changes.follow,
+            unusable.follow,
             self.replicas.follow,
         )
-        return broker
 
     # Starting.
 
@@ -285,15 +303,27 @@ class RunningBroker:
         self.transactions.start()
         self.groups.start()
         self.in_sync_changes.start(epoch)
+        self.reports.start(epoch)
         self.replicas.start(epoch)
         await self.follower.idle()
         self.folder.started()
+        if last_epoch < 0:
+            await self._report_complete_logs()
         loop = asyncio.get_running_loop()
         save = partial(save_registration, self.folder.path, epoch, boot)
         await loop.run_in_executor(None, save)
         if not self._identity.cluster_id:
             self._identity = self._identity._replace(cluster_id=self.image.cluster_id)
             await loop.run_in_executor(None, save_identity, self.folder.path, self._identity)
+
+    async def _report_complete_logs(self) -> None:
+        """After a power cut, the logs that hold all that they acknowledged count as before."""
+        complete = [
+            OwnReplica(partition.topic_id, partition.topic_partition.partition)
+            for partition in self.partitions
+            if partition.log.was_synced and len(partition.leadership.replicas) > 1
+        ]
+        await self.reports.taken(complete, ReplicaCondition.COMPLETE)
 
     def _keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -358,6 +388,7 @@ class RunningBroker:
         self.remote_transactions.close()
         self.controller.close()
         self.in_sync_changes.close()
+        self.reports.close()
         self.replicas.close()
         self.held.close()
         self.follower.close()

@@ -1,4 +1,4 @@
-"""The HTTP process: registry and gateway behind one address, until a signal arrives.
+"""The HTTP process: registry, gateway and console behind one address, until a signal arrives.
 
 The last to start is the first to stop: streams and members end before the registry does.
 """
@@ -18,12 +18,17 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
+from penstock.console.console_app import ConsoleFront, build_console, console_service
+from penstock.console.console_node import ConsoleNode, ConsoleOptions
+from penstock.console.console_routes import console_routers, topic_routers
 from penstock.gateway.gateway_app import GatewayFront, gateway_service
 from penstock.gateway.gateway_app import build as build_gateway
 from penstock.gateway.gateway_node import GatewayNode
+from penstock.gateway.groups.group_quarantine import GroupQuarantine
 from penstock.gateway.produce.gateway_producer import GatewayProducer
 from penstock.gateway.rest_v3.v3_app import build_v3, v3_service
 from penstock.gateway.settings import gateway_settings
+from penstock.gateway.streams.group_reading import GroupStreams
 from penstock.gateway.streams.stream_hub import StreamHub
 from penstock.gateway.streams.stream_messages import websocket_schema
 from penstock.gateway.streams.stream_routes import streaming, streaming_groups
@@ -128,10 +133,12 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         streams = StreamHub(gateway)
         front = build_registry(registry_app(), node, forwarder)
         monitor.start(front, streams)
-        app = monitor.count(_site(options, front, gateway, streams, monitor))
+        chosen = ConsoleOptions(read_only=options.read_only)
+        console = ConsoleNode(gateway, node, monitor.cluster.lag, clock, chosen)
+        app = monitor.count(_site(options, front, console, streams, monitor))
         server = Server(
             lambda: on_ready(candidate.url),
-            streams.end_streams,
+            lambda: _end_streams(streams, console),
             _config(front, app, _limits(options)),
         )
         await _serve_until_signal(server, listener)
@@ -142,6 +149,11 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         await election.stop()
         await forwarder.close()
         await node.stop()
+
+
+def _end_streams(streams: StreamHub, console: ConsoleNode) -> None:
+    streams.end_streams()
+    console.live.end_pages()
 
 
 def registry_app() -> FastAPI:
@@ -159,17 +171,23 @@ def registry_app() -> FastAPI:
 def _site(
     options: HttpOptions,
     front: Front,
-    gateway: GatewayNode,
+    console: ConsoleNode,
     streams: StreamHub,
     monitor: HttpMonitor,
 ) -> Site:
     """All services behind one address."""
+    gateway = console.gateway
     producer = GatewayProducer(gateway)
-    gateway_app = build_gateway(
-        gateway, producer, [streaming(streams), streaming_groups(gateway, streams)]
-    )
+    quarantine = GroupQuarantine(gateway, producer)
+    routers = [
+        streaming(streams),
+        streaming_groups(GroupStreams(gateway, streams, quarantine)),
+        *topic_routers(console),
+    ]
+    gateway_app = build_gateway(gateway, producer, quarantine, routers)
     v3_app, v3_front = build_v3(gateway, producer)
-    apps = (front.app, gateway_app, v3_app, monitor.app)
+    console_app = build_console(console_routers(console))
+    apps = (front.app, gateway_app, v3_app, monitor.app, console_app)
     documents = [app.openapi for app in apps]
     guard = Guard(
         (options.host, options.shown_host, *options.allowed_hosts), options.allowed_origins
@@ -179,9 +197,10 @@ def _site(
         HttpService(reference(documents, _DOCUMENTS), openapi_page.ROOTS, _registry_error),
         HttpService(monitor.app, MONITOR_ROOTS, _registry_error),
         v3_service(v3_front),
+        console_service(ConsoleFront(GatewayFront(gateway, console_app))),
         gateway_service(GatewayFront(gateway, gateway_app)),
     )
-    return Site(services, guard, logs_access=options.logs_access)
+    return Site(services, guard, logs_access=options.logs_access, is_read_only=options.read_only)
 
 
 def _registry_error(status: int, _code: str, message: str) -> bytes:

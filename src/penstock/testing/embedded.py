@@ -12,22 +12,52 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 import psutil
 
+from penstock.node.addresses import LOCALHOST
 from penstock.node.broker_process import BrokerOptions
 from penstock.node.http_process import HttpOptions
-from penstock.node.supervisor import BrokerProcess, CannotStartError, HttpProcess
+from penstock.node.supervisor import BrokerProcess, CannotStartError, ChildProcess, HttpProcess
 from penstock.testing.slow_link import SlowLink
 
 
-class EmbeddedBroker:
+class Startable(ABC):
+    """`with` starts it, and stops it at the end or if the start fails."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Start; returns when it serves."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop; a second time does nothing."""
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class EmbeddedBroker(Startable):
     """One broker. Its folder survives kills and restarts; `stop` removes it if none was given.
 
     `settings` are broker settings by Kafka's names. Groups form without delay unless they say so.
@@ -52,7 +82,7 @@ class EmbeddedBroker:
         )
         # 0: the first start takes any free port, a restart the same
         self._port = self._options.kafka_port or 0
-        self._process: BrokerProcess | None = None
+        self._process: ChildProcess | None = None
         self._is_paused = False
         self._is_full = False
         self._slow_link: SlowLink | None = None
@@ -61,7 +91,7 @@ class EmbeddedBroker:
     def bootstrap(self) -> str:
         """Where clients connect."""
         assert self._port, "the broker has not been started"
-        return f"127.0.0.1:{self._port}"
+        return f"{self._options.host or LOCALHOST}:{self._port}"
 
     @property
     def pid(self) -> int:
@@ -73,7 +103,7 @@ class EmbeddedBroker:
         """Whether there is a process, paused or not."""
         return self._process is not None
 
-    def start(self) -> "EmbeddedBroker":
+    def start(self) -> Self:
         """Start with what is in the folder; returns when it serves."""
         self.launch()
         return self.wait_ready()
@@ -85,12 +115,15 @@ class EmbeddedBroker:
         options = replace(
             self._options,
             folder=str(self.folder),
-            kafka_port=self._port if link is None else 0,
+            kafka_port=self._port if link is None else _free_port(),  # 0 is refused in a cluster
             advertised=self._options.advertised if link is None else self.bootstrap,
         )
-        self._process = BrokerProcess(options)
+        self._process = self._make_process(options)
 
-    def wait_ready(self) -> "EmbeddedBroker":
+    def _make_process(self, options: BrokerOptions) -> ChildProcess:
+        return BrokerProcess(options)
+
+    def wait_ready(self) -> Self:
         """Wait until a broker that was launched serves."""
         try:
             report = self._running.wait_ready()
@@ -117,7 +150,7 @@ class EmbeddedBroker:
         self._is_paused = self._is_full = False
         process.kill()
 
-    def restart(self) -> "EmbeddedBroker":
+    def restart(self) -> Self:
         """Stop cleanly if it runs, and start again on the same port."""
         self.halt()
         return self.start()
@@ -177,25 +210,16 @@ class EmbeddedBroker:
         if self._owns_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def __enter__(self) -> "EmbeddedBroker":
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
     @property
-    def _running(self) -> BrokerProcess:
+    def _running(self) -> ChildProcess:
         assert self._process is not None, "the broker does not run"
         return self._process
+
+
+def _free_port() -> int:
+    with socket.create_server((LOCALHOST, 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def _limit_files(pid: int, size_bytes: int | None) -> None:
@@ -211,7 +235,7 @@ def _limit_files(pid: int, size_bytes: int | None) -> None:
         resource.prlimit(member, resource.RLIMIT_FSIZE, (limit, hard_limit))
 
 
-class EmbeddedRegistry:
+class EmbeddedRegistry(Startable):
     """One registry node. Its data is in the cluster; a restart uses the same port."""
 
     def __init__(self, bootstrap: str, *, log_level: str = "WARNING") -> None:
@@ -232,7 +256,12 @@ class EmbeddedRegistry:
         assert self._process is not None, "the registry does not run"
         return self._process.pid
 
-    def start(self) -> "EmbeddedRegistry":
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None
+
+    def start(self) -> Self:
         """Start; returns when it serves."""
         assert self._process is None, "the registry runs"
         process = HttpProcess()
@@ -255,14 +284,3 @@ class EmbeddedRegistry:
         assert self._process is not None, "the registry does not run"
         process, self._process = self._process, None
         process.kill()
-
-    def __enter__(self) -> "EmbeddedRegistry":
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()

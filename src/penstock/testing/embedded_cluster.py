@@ -10,22 +10,21 @@ Each broker is an `EmbeddedBroker` with its faults, and keeps its address throug
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from confluent_kafka.admin import AdminClient
 
 from penstock.node.broker_process import BrokerOptions
 from penstock.node.local_cluster import local_cluster
-from penstock.testing.embedded import EmbeddedBroker
+from penstock.testing.embedded import EmbeddedBroker, Startable
 
 WAIT_S: Final = 60.0
 POLL_S: Final = 0.05
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(Startable):
     """Several brokers, numbered from 1. Their folders survive kills and restarts, not `stop`.
 
     `settings` are broker settings by Kafka's names, for all brokers. Topics have three copies
@@ -44,11 +43,15 @@ class EmbeddedCluster:
         shared = BrokerOptions(
             kafka_port=0, settings=dict(settings or {}), quick=True, log_level=log_level
         )
-        options = local_cluster(shared, self._folder, brokers, racks)
-        self.brokers: Final = {
-            number: EmbeddedBroker(options=each) for number, each in enumerate(options, 1)
-        }
+        self.brokers: Final = dict(enumerate(self._make(shared, brokers, racks), 1))
         self._admin: AdminClient | None = None
+
+    def _make(
+        self, shared: BrokerOptions, count: int, racks: Sequence[str]
+    ) -> Iterable[EmbeddedBroker]:
+        """The brokers, not started."""
+        options = local_cluster(shared, self._folder, count, racks)
+        return [EmbeddedBroker(options=each) for each in options]
 
     @property
     def bootstrap(self) -> str:
@@ -62,7 +65,7 @@ class EmbeddedCluster:
             self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         return self._admin
 
-    def start(self) -> "EmbeddedCluster":
+    def start(self) -> Self:
         """Start the brokers that do not run; returns when all serve."""
         started = [broker for broker in self.brokers.values() if not broker.is_running]
         for broker in started:
@@ -94,6 +97,18 @@ class EmbeddedCluster:
                 broker.resume()
                 broker.free_disk()
         self.start()
+        for broker in self.brokers.values():
+            broker.add_latency(0)
+
+    def controller(self) -> int:
+        """The broker that is the active controller; waits until there is one."""
+        give_up_at = time.monotonic() + WAIT_S
+        while True:
+            metadata: Any = self.admin.list_topics(timeout=WAIT_S)
+            if metadata.controller_id in self.brokers:
+                return int(metadata.controller_id)
+            assert time.monotonic() < give_up_at, "the cluster has no controller"
+            time.sleep(POLL_S)
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The broker that leads a partition; waits until there is one."""
@@ -128,18 +143,3 @@ class EmbeddedCluster:
         for broker in self.brokers.values():
             broker.halt(hand_over=False)
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> "EmbeddedCluster":
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()

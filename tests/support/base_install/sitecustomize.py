@@ -3,13 +3,13 @@
 import sys
 from importlib.abc import MetaPathFinder
 
-HIDDEN = frozenset(("grpc", "grpc_tools", "pandas", "pyarrow", "pyspark"))
+HIDDEN = ("grpc", "grpc_tools", "opentelemetry.sdk", "pandas", "pyarrow", "pyspark")
 
 
 class _Hidden(MetaPathFinder):
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Refuse what is hidden; leave the rest to the other finders."""
-        if name.partition(".")[0] in HIDDEN:
+        if any(f"{name}.".startswith(f"{hidden}.") for hidden in HIDDEN):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 

@@ -2,7 +2,7 @@
 
 Defaults of fields that were not written, as instructions: the same value for every row.
 
-Instructions that step over values nobody wants, whatever their type, recursive ones as well.
+Instructions that step over values that are not read, whatever their type, recursive ones as well.
 
 What is stepped over is looked at all the same: whether an event is wrong does not depend on which
 of its fields a reader wants, texts and decimals aside, which would have to be read for that.

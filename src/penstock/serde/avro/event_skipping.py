@@ -1,6 +1,6 @@
 """Steps over Avro values, one function per type: finds their end, by the rules of the kernels.
 
-Numbers, lengths, branches and counts are looked at; texts and decimals are not, as nobody wants
+Numbers, lengths, branches and counts are looked at; texts and decimals are not, as no reader wants
 them. Each function takes the payload, a position and the budget, and returns the position after.
 """
 

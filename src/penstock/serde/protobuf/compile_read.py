@@ -1,10 +1,10 @@
 """The compiler: (message, wanted columns) -> a program for the decoding kernel.
 
 Protobuf's own rules are folded in here: presence, oneofs of which the last one set counts, entries
-of maps, closed enums, types that everybody knows. The writer's schema plays no part: fields are
-told apart by their numbers alone, and the reader's message says what they mean.
+of maps, closed enums, well-known types. The writer's schema plays no part: fields are
+distinguished by their numbers alone, and the reader's message says what they mean.
 
-Fields nobody wants, and unknown ones, are checked in so far as finding their end takes.
+Fields that are not read, and unknown ones, are checked in so far as finding their end takes.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,7 +3,7 @@
 A field that can be absent (a message, a oneof's member, `optional`, all of proto2's) is nullable;
 one that cannot has its default. An enum is the name of its value, as in single events, and a number
 without a name its digits. Numbers without sign stay so. Timestamp and Duration are Arrow's own, in
-microseconds unless told otherwise: digits below the unit are dropped, and in nanoseconds years
+microseconds unless set otherwise: digits below the unit are dropped, and in nanoseconds years
 beyond 2262 are not readable. google.protobuf's wrappers are the nullable value that they wrap. All
 other messages are structs, Any among them.
 
