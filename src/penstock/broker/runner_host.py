@@ -17,7 +17,7 @@ StateT = TypeVar("StateT")
 CommandT = TypeVar("CommandT")
 EventT = TypeVar("EventT")
 
-LATE_S: Final = 1.0  # a timer later than this means that the process was stopped
+LATE_S: Final = 0.25  # a timer later than this means that the process had no time to run
 CATCH_UP_S: Final = 0.2  # what arrived meanwhile is handled before time-outs are
 SLEEP_MAX_S: Final = 3600.0  # a timer for the far future is set again on the way
 
@@ -75,7 +75,7 @@ class RunnerHost(Generic[StateT, CommandT, EventT]):
     def _on_timer(self) -> None:
         loop = asyncio.get_running_loop()
         if loop.time() - self._timer_due_s > LATE_S:
-            # Heartbeats that arrived while the process was stopped count before sessions end.
+            # Heartbeats that arrived meanwhile count before sessions end.
             self._timer_due_s = loop.time() + CATCH_UP_S
             self._timer = loop.call_at(self._timer_due_s, self._on_timer)
             return

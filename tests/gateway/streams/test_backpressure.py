@@ -34,11 +34,12 @@ class StalledClient:
 
     def unacknowledged_bytes(self) -> int:
         """In the kernel at the gateway's end."""
-        port = self._socket.getsockname()[1]
+        # Both ports: other connections on this machine may have the same port at one end.
+        ends = (self._socket.getpeername()[1], self._socket.getsockname()[1])
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-            columns = line.split()
-            if int(columns[2].partition(":")[2], 16) == port:
-                return int(columns[4].partition(":")[0], 16)
+            _, local, remote, _, queues, *_ = line.split()
+            if ends == tuple(int(end.partition(":")[2], 16) for end in (local, remote)):
+                return int(queues.partition(":")[0], 16)
         raise AssertionError("the connection is closed")
 
     def wait_until_stalled(self) -> int:

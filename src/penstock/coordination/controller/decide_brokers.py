@@ -2,11 +2,12 @@
 
 A broker is registered fenced. It is unfenced when it asks for it and has applied its registration.
 It is fenced when its session ends without a heartbeat, or earlier if it is known to be dead: to
-fence is always safe, for it costs availability only. Sessions are soft state: a controller that
-becomes active gives every broker a whole one.
+fence is always safe, for it costs availability only. The controller's own broker has no session
+that ends: it shares the controller's process, and heartbeats are late only if both are. Sessions
+are soft state: a controller that becomes active gives every broker a whole one.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from functools import partial
 from typing import TypeAlias
 
@@ -219,13 +220,7 @@ def decide_session_ends(
     state: ClusterState, settings: ControllerSettings, now: Moment
 ) -> Outcome[Event]:
     """Fence the brokers whose sessions ended, all in one batch."""
-    ended = [
-        state.brokers[node_id]
-        for node_id, session in state.sessions.items()
-        if node_id in state.brokers
-        and not state.brokers[node_id].is_fenced
-        and now.steady - session.at >= settings.session_timeout_ms
-    ]
+    ended = [broker for broker, end in _session_ends(state, settings) if end <= now.steady]
     events: list[Event] = [broker._replace(is_fenced=True) for broker in ended]
     events += _without(state, settings, {broker.node_id for broker in ended})
     story = tuple(Step(_story_key(broker.node_id), "fenced: no heartbeat") for broker in ended)
@@ -234,12 +229,16 @@ def decide_session_ends(
 
 def next_session_end(state: ClusterState, settings: ControllerSettings) -> Millis | None:
     """When the next session ends, if there is no heartbeat before."""
-    ends = [
-        session.at + settings.session_timeout_ms
-        for node_id, session in state.sessions.items()
-        if node_id in state.brokers and not state.brokers[node_id].is_fenced
-    ]
-    return Millis(min(ends)) if ends else None
+    return min((end for _, end in _session_ends(state, settings)), default=None)
+
+
+def _session_ends(
+    state: ClusterState, settings: ControllerSettings
+) -> Iterator[tuple[BrokerSet, Millis]]:
+    for node_id, session in state.sessions.items():
+        broker = state.brokers.get(node_id)
+        if broker is not None and not broker.is_fenced and node_id != settings.node_id:
+            yield broker, Millis(session.at + settings.session_timeout_ms)
 
 
 def _check_registered(state: ClusterState, node_id: NodeId, epoch: int | None) -> BrokerSet:
