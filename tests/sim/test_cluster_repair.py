@@ -222,3 +222,21 @@ def test_a_leader_whose_records_no_follower_accepts_copies_them_from_another(sta
     slow.start()
     scenario.until(lambda: len(set_aside(leader)) == 1, "set the log aside")
     finish(scenario)
+
+
+def test_a_leader_that_stood_still_serves_again_once_it_knows_who_leads(start: Start) -> None:
+    scenario = start()
+    leader = broker_of(scenario, row_of(scenario).leader)
+    assert leader.loop is not None
+    assert leader.running is not None
+    dispatcher = leader.running.broker.dispatcher
+    leader.loop.pause()
+    scenario.until(lambda: row_of(scenario).leader not in (-1, leader.node_id), "move the leader")
+    scenario.run_for(3.0)
+    leader.loop.resume()
+    scenario.world.run_until(lambda: not dispatcher.is_open, within_s=1.0)
+    assert not dispatcher.is_open
+    while not dispatcher.is_open:
+        scenario.world.run_for(0.0005)
+    assert partition_of(leader).leader_epoch == row_of(scenario).leader_epoch
+    finish(scenario)

@@ -229,11 +229,9 @@ class Partition:
     def check_min_insync(self) -> None:
         """Refuse a write with acks=all while too few replicas are in sync."""
         if not self.has_min_insync:
-            raise Refused(
-                ErrorCode.not_enough_replicas,
-                f"{len(self.leadership.isr)} replicas are in sync, min.insync.replicas is "
-                f"{self.settings.admission.min_insync_replicas}",
-            )
+            count, needed = len(self.leadership.isr), self.settings.admission.min_insync_replicas
+            message = f"{count} replicas are in sync, min.insync.replicas is {needed}"
+            raise Refused(ErrorCode.not_enough_replicas, message)
 
     # Appending and committing.
 
@@ -435,10 +433,10 @@ class Partition:
 
     def on_write_failed(self, error: OSError) -> None:
         """If the disk failed, write nothing more. Others can lead then, or until it has space."""
+        if is_full(error) and self.health is not None:
+            self.health.on_full(self)
         failure = disk_failure(error)
         if failure is None or self.log.disk_failure is not None:
-            if is_full(error) and self.health is not None:
-                self.health.on_full(self)
             return
         self.log.stop_writing(failure)
         self._waits.refuse_all(disk_failed())

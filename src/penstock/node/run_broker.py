@@ -234,8 +234,7 @@ class RunningBroker:
             raise CannotListenError(error, *wanted, "--kafka-port") from error
         shown = settings.shown_host, settings.shown_port(port)
         endpoint = Endpoint(settings.node_id, *shown, settings.rack)
-        where = f"{bracketed(settings.host)}:{port}"
-        self.image.static["listeners"] = f"{self.server.name}://{where}"
+        self.image.static["listeners"] = f"{self.server.name}://{bracketed(settings.host)}:{port}"
         self.lifecycle = self._build_lifecycle(endpoint)
         self.lifecycle.on_fenced = self.held.lead_nothing
         self._join_quorum(endpoint)
@@ -332,7 +331,8 @@ class RunningBroker:
 
     def _watch_stalls(self) -> None:
         limit_s = self.settings.values.integer("broker.session.timeout.ms") / 1000
-        self.broker.dispatcher.stalls = stalls = StallWatch(limit_s, self._on_stall)
+        stalls = StallWatch(limit_s, self._on_stall, self.clocks.monotonic_s)
+        self.broker.dispatcher.stalls = stalls
         stalls.start()
 
     def _on_stall(self, stood_s: float) -> None:

@@ -3,7 +3,7 @@
 The core decides; this carries out what it returns, in order, before it calls the core again. The
 log and the quorum state are synced in one thread; the core holds messages back until then.
 A sync that fails ends this replica: what is on disk is unknown until the next start. On a full disk
-it stands still, as a paused process would: a step that could not be written is tried again until
+it waits, as a paused process would: a step that could not be written is tried again until
 there is space, and no other one is made before. A leader lets another replica lead.
 """
 
@@ -86,7 +86,7 @@ class QuorumListener(Protocol):
         """This replica cannot go on."""
 
     def on_full_disk(self, *, is_full: bool) -> None:
-        """This replica stands still until there is space on its disk; or it goes on."""
+        """This replica waits for space on its disk; or it goes on."""
 
 
 class QuorumNode:
