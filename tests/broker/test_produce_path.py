@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.broker.leadership import Leadership
+from penstock.coordination.controller.events import PartitionSet
 from penstock.errors import ErrorCode
 from penstock.log.files import OpenFiles
 from penstock.model import LeaderEpoch, NodeId, Offset
@@ -410,3 +411,46 @@ def test_delete_records_does_not_wait_for_a_replica_that_is_not_in_sync(
     send_delete(wire, 1, timeout_ms=20_000)
     shrink_isr(broker, partition)
     assert received_deletion(wire).low_watermark == 1
+
+
+def listed(wire: Wire, timestamp: int, version: int = 5) -> tuple[ErrorCode, int]:
+    row = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
+    topics = [{"name": "t", "partitions": [row]}]
+    response = wire.call(2, version, replica_id=-1, isolation_level=0, topics=topics)
+    found = response.topics[0].partitions[0]
+    return ErrorCode(found.error_code), found.offset
+
+
+def test_a_new_leader_lists_no_end_before_it_knows_what_is_committed(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    assert wire.produce("t", make_batch(), acks=1).base_offset == 0
+    again = partition.leadership._replace(leader_epoch=LeaderEpoch(1))
+    broker.call(lambda: partition.lead(again))
+    latest, earliest, time_ms = -1, -2, 1
+    assert listed(wire, latest)[0] == ErrorCode.offset_not_available
+    assert listed(wire, time_ms)[0] == ErrorCode.offset_not_available
+    assert listed(wire, latest, version=4)[0] == ErrorCode.leader_not_available
+    assert listed(wire, earliest) == (ErrorCode.none, 0)
+    fetch_as_follower(broker, partition, 1)
+    assert listed(wire, latest) == (ErrorCode.none, 1)
+
+
+def test_metadata_of_a_partition_without_a_leader_says_so(
+    broker: RunningBroker, wire: Wire
+) -> None:
+    broker.create_topic("t")
+    image = broker.broker.cluster
+
+    def lose_leader() -> None:
+        topic = image.state.topics["t"]
+        row = topic.partitions[0]
+        lost = row._replace(leader=NodeId(-1), partition_epoch=row.partition_epoch + 1)
+        image.apply([PartitionSet("t", topic.topic_id, 0, lost)])
+
+    broker.call(lose_leader)
+    response = wire.call(3, 9, topics=[{"name": "t"}], allow_auto_topic_creation=False)
+    (found,) = response.topics[0].partitions
+    assert (found.error_code, found.leader_id) == (ErrorCode.leader_not_available, -1)
+    assert response.topics[0].error_code == ErrorCode.none

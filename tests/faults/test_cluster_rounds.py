@@ -20,6 +20,7 @@ from tests.support.cluster_load import Load
 from tests.support.cluster_load.load import EVENTS
 from tests.support.cluster_load.writers import PARTITIONS
 from tests.support.network_cluster import NetworkCluster, cannot_cut
+from tests.support.small_disk import SmallDiskCluster, cannot_mount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(7200)]
 
 PAUSE_S = 5.0
 CUT_S = 4.0
+FULL_S = 3.0  # after others have taken over
 CHANGE_S_MAX = 30.0  # until the next acknowledged change; far above what is expected
 
 
@@ -123,6 +125,29 @@ def three_processes() -> Iterator[EmbeddedCluster]:
         yield cluster
 
 
+# A full disk.
+
+
+@contextmanager
+def three_small_disks() -> Iterator[EmbeddedCluster]:
+    reason = cannot_mount()
+    if reason is not None:
+        pytest.skip(reason)
+    with SmallDiskCluster() as cluster:
+        yield cluster
+
+
+def fill_a_disk(rounds: Rounds, number: int) -> None:
+    """Of a leader or of the controller; some space may be left, so that small writes work."""
+    assert isinstance(rounds.cluster, SmallDiskCluster)
+    victim = rounds.leader(number) if number % 2 else rounds.cluster.controller()
+    disk = rounds.cluster.disks[victim]
+    rounds.fail(lambda: disk.fill(left_bytes=(0, 20_000, 0, 4_096)[number % 4]))
+    rounds.load.wait_for_progress()
+    time.sleep(FULL_S)
+    disk.free()
+
+
 # Cuts.
 
 
@@ -173,6 +198,7 @@ FAULTS = {
     "kill-leader-and-controller": (three_processes, kill_leader_and_controller),
     "kill-two-in-turn": (three_processes, kill_two_in_turn),
     "pause": (three_processes, pause_a_broker),
+    "full-disk": (three_small_disks, fill_a_disk),
     "cut-controller": (three_networks, cut_off_the_controller),
     "cut-one-way": (three_networks, cut_one_way),
 }

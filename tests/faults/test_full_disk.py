@@ -1,8 +1,6 @@
 """A disk that fills up under load, for real: a small file system in memory. Needs root to mount."""
 
 import os
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +9,7 @@ import pytest
 
 from penstock.errors import ErrorCode
 from penstock.testing.embedded import EmbeddedBroker
+from tests.support.small_disk import SmallDisk, cannot_mount
 from tests.support.wire import Wire, batch
 
 DISK_BYTES = 24 << 20
@@ -22,16 +21,12 @@ RETRIED = (ErrorCode.not_controller, ErrorCode.kafka_storage_error)
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own, with so little room that it fills within a second."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root may mount a small file system")
-    mounted = tmp_path / "disk"
-    mounted.mkdir()
-    size = f"size={DISK_BYTES}"
-    command = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(mounted)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this machine does not allow mounts")
-    yield mounted
-    subprocess.run(["umount", "--lazy", str(mounted)], check=True)
+    reason = cannot_mount()
+    if reason is not None:
+        pytest.skip(reason)
+    disk = SmallDisk(tmp_path / "disk", DISK_BYTES)
+    yield disk.path
+    disk.unmount()
 
 
 def create(wire: Wire, name: str) -> ErrorCode:

@@ -124,6 +124,42 @@ def test_a_follower_whose_disk_fails_leaves_the_in_sync_set(start: Start) -> Non
     finish(scenario)
 
 
+def starts_of(scenario: Scenario, broker: SimulatedBroker) -> int:
+    return sum(f"{broker.host} starts" in line for line in scenario.cluster.log)
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+@pytest.mark.parametrize("is_leader", [False, True])
+def test_others_go_on_without_a_full_disk_and_it_is_in_sync_soon_after_there_is_space(
+    start: Start, flushes: bool, is_leader: bool
+) -> None:
+    scenario = start(flushes=flushes)
+    leader = row_of(scenario).leader
+    full = broker_of(scenario, leader if is_leader else leader % 3 + 1)
+    full.disk.free_bytes = 1000
+    scenario.until(lambda: full.node_id not in row_of(scenario).isr, "go on without it")
+    before = scenario.producers[0].acknowledged
+    scenario.until(lambda: scenario.producers[0].acknowledged > before + 10, "go on")
+    scenario.run_for(10.0)
+    full.disk.free_bytes = None
+    freed_at_s = scenario.world.now_s
+    scenario.until(lambda: full.node_id in row_of(scenario).isr, "be in sync")
+    assert scenario.world.now_s - freed_at_s < 5
+    assert starts_of(scenario, full) == 1
+    finish(scenario)
+
+
+def test_full_disks_of_all_brokers_end_no_process_and_all_is_written_again(start: Start) -> None:
+    scenario = start(members=1, transactions=True)
+    for broker in scenario.cluster.brokers:
+        broker.disk.free_bytes = 500
+    scenario.run_for(10.0)
+    for broker in scenario.cluster.brokers:
+        broker.disk.free_bytes = None
+    finish(scenario)
+    assert all(starts_of(scenario, broker) == 1 for broker in scenario.cluster.brokers)
+
+
 def damage(broker: SimulatedBroker, change: Callable[[bytearray], None]) -> None:
     """Change the bytes of a broker's log without its knowledge."""
     (path,) = sorted((broker.cluster.folder / broker.host / f"{TOPIC}-0").glob("*.log"))
@@ -185,4 +221,22 @@ def test_a_leader_whose_records_no_follower_accepts_copies_them_from_another(sta
     damage(leader, alter_a_record)
     slow.start()
     scenario.until(lambda: len(set_aside(leader)) == 1, "set the log aside")
+    finish(scenario)
+
+
+def test_a_leader_that_stood_still_serves_again_once_it_knows_who_leads(start: Start) -> None:
+    scenario = start()
+    leader = broker_of(scenario, row_of(scenario).leader)
+    assert leader.loop is not None
+    assert leader.running is not None
+    dispatcher = leader.running.broker.dispatcher
+    leader.loop.pause()
+    scenario.until(lambda: row_of(scenario).leader not in (-1, leader.node_id), "move the leader")
+    scenario.run_for(3.0)
+    leader.loop.resume()
+    scenario.world.run_until(lambda: not dispatcher.is_open, within_s=1.0)
+    assert not dispatcher.is_open
+    while not dispatcher.is_open:
+        scenario.world.run_for(0.0005)
+    assert partition_of(leader).leader_epoch == row_of(scenario).leader_epoch
     finish(scenario)

@@ -60,20 +60,20 @@ class Dispatcher:
         self._broker = broker
         self.counts: RequestCounts = broker.counts
         self._routes: dict[tuple[int, int], _Route] = {}
-        self._is_open = False  # until then, only what other brokers depend on is served
+        self.is_open: bool = False  # until then, only what other brokers depend on is served
         self._held: list[Callable[[], None]] = []  # one request of each connection
         self.stalls: StallWatch | None = None  # None: no other broker could take over
 
     def open(self) -> None:
         """This broker is ready: serve everything, first what waits."""
-        self._is_open = True
+        self.is_open = True
         held, self._held = self._held, []
         for begin in held:
             begin()
 
     def pause(self) -> None:
         """Serve again only what other brokers depend on, until `open`."""
-        self._is_open = False
+        self.is_open = False
 
     def begin(
         self, client: Client, frame: memoryview, *, only_forwarded: bool = False
@@ -102,7 +102,7 @@ class Dispatcher:
         # `row.allow` is to be checked here, before anything takes effect.
         if only_forwarded and row.forwards is Forwards.NEVER:
             raise Malformed(f"{row.api.name} is not forwarded", 0)
-        if not self._is_open and not row.before_ready(request):
+        if not self.is_open and not row.before_ready(request):
             return context, self._hold(client, frame)
         is_timed = broker.quotas.limits_requests
         began_s = perf_counter() if is_timed else 0.0

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
+from penstock.coordination.controller.events import NO_LEADER
 from penstock.log.scan import DamagedLogError
 from penstock.model import TopicPartition
 
@@ -79,6 +80,15 @@ class HeldPartitions:
     def reconfigure(self, name: str) -> None:
         """A topic's settings changed: they take effect with the next request."""
         self._partitions.replace_settings(name, self._settings_of(name))
+
+    def lead_nothing(self) -> None:
+        """This broker is fenced, and does not know yet which others lead instead."""
+        for name, held in tuple(self._partitions.topics.items()):
+            led = [partition for partition in held.partitions.values() if partition.is_leader]
+            for partition in led:
+                partition.lead(partition.leadership._replace(leader=NO_LEADER))
+            for listener in self.listeners if led else ():
+                listener(name)
 
     def close(self) -> None:
         """Try nothing again."""

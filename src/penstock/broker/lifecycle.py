@@ -62,6 +62,8 @@ class BrokerLifecycle:
         self._was_unfenced = asyncio.Event()
         self.epoch: int = -1
         self.is_fenced: bool = True
+        self.wants_fence: bool = False  # it cannot follow the metadata for now
+        self.on_fenced: Callable[[], None] = lambda: None  # as it wanted
 
     async def register(self, previous_epoch: int) -> int:
         """Become a broker of the cluster; the epoch. Tries until there is a controller."""
@@ -107,7 +109,7 @@ class BrokerLifecycle:
     async def renewed(self) -> None:
         """Wait for a heartbeat that the controller answers from now on, unfenced.
 
-        It unfences a broker only once that has all metadata of the time before.
+        It unfences a broker only once that has applied all metadata of the time before.
         """
         while True:
             if await self._send_heartbeat() and not self.is_fenced:
@@ -136,7 +138,8 @@ class BrokerLifecycle:
     async def _send_heartbeats(self) -> None:
         while not self._may_stop.is_set():
             delay_s = self._interval_s if await self._send_heartbeat() else RETRY_S
-            await asyncio.sleep(delay_s if not self.is_fenced else RETRY_S)
+            is_waiting = self.is_fenced and not self.wants_fence
+            await asyncio.sleep(RETRY_S if is_waiting else delay_s)
 
     async def _send_heartbeat(self) -> bool:
         """Whether the controller received it."""
@@ -144,7 +147,7 @@ class BrokerLifecycle:
             self._endpoint.node_id,
             self.epoch,
             self._applied_offset(),
-            want_fence=False,
+            want_fence=self.wants_fence,
             want_shut_down=self._is_stopping,
         )
         try:
@@ -169,6 +172,8 @@ class BrokerLifecycle:
             logger.info("this broker is %s", "fenced" if self.is_fenced else "unfenced")
         if not self.is_fenced:
             self._was_unfenced.set()
+        elif self.wants_fence:
+            self.on_fenced()
         if response.should_shut_down:
             self._may_stop.set()
         return True

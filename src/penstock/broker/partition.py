@@ -7,7 +7,6 @@ that releases what waits for it: produce responses, journals, fetches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.broker.admission import Admission
@@ -19,15 +18,16 @@ from penstock.broker.committer import (
 )
 from penstock.broker.counts import TopicCounts
 from penstock.broker.leadership import REPLICA_SETTINGS, Leadership, NotLeader, check_epoch
-from penstock.broker.partition_waits import OnCommitted, PartitionWaits
+from penstock.broker.partition_waits import OnCommitted, PartitionWaits, disk_failed
 from penstock.consensus.replica.leader import InSyncReplicas, ReplicaSettings
 from penstock.errors import ErrorCode, Refused
-from penstock.log.flush import SyncError, disk_failure
+from penstock.log.flush import SyncError, disk_failure, is_full
 from penstock.model import NO_EPOCH, NO_OFFSET, LeaderEpoch, Millis, NodeId, Offset
 from penstock.protocol.batch import BatchHeader, read_header
 from penstock.protocol.fields import LeaderAndEpoch
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
 
     from penstock.broker.partition_ports import (
@@ -77,6 +77,7 @@ class Partition:
         "settings",
         "topic_id",
         "topic_partition",
+        "truncating",
     )
 
     def __init__(
@@ -105,6 +106,7 @@ class Partition:
         self.in_sync: InSyncReplicas | None = None  # of this leader epoch; None: the only replica
         self.followers: list[FollowerListener] = []
         self.on_copy_flushed: Callable[[], None] | None = None  # while this is a follower
+        self.truncating: asyncio.Task[None] | None = None  # the last truncation; may be done
         self.polls: set[Poll] = set()
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
         # By producer: writes whose transaction is being verified, which a marker makes stale
@@ -136,6 +138,7 @@ class Partition:
         elif is_new_epoch:
             self._drop_followers()
         if self.is_leader and is_new_epoch:
+            self.log.give_up_truncation()
             self.log.start_epoch(self.leader_epoch)
         if not self.is_leader or is_new_epoch:
             self.in_sync = None
@@ -210,7 +213,7 @@ class Partition:
         """Refuse a request for another leader, or for another leader epoch."""
         if not self.is_leader:
             raise self._not_leader(
-                f"this broker does not lead {self.topic_partition}; refresh the metadata"
+                f"{self.topic_partition} has another leader; refresh the metadata"
             )
         check_epoch(self.leader_epoch, current_leader_epoch)
 
@@ -226,11 +229,9 @@ class Partition:
     def check_min_insync(self) -> None:
         """Refuse a write with acks=all while too few replicas are in sync."""
         if not self.has_min_insync:
-            raise Refused(
-                ErrorCode.not_enough_replicas,
-                f"{len(self.leadership.isr)} replicas are in sync, min.insync.replicas is "
-                f"{self.settings.admission.min_insync_replicas}",
-            )
+            count, needed = len(self.leadership.isr), self.settings.admission.min_insync_replicas
+            message = f"{count} replicas are in sync, min.insync.replicas is {needed}"
+            raise Refused(ErrorCode.not_enough_replicas, message)
 
     # Appending and committing.
 
@@ -286,7 +287,7 @@ class Partition:
         if self.log.high_watermark >= end_offset:
             call(None)
         elif self.log.disk_failure is not None:
-            call(_disk_failed())
+            call(disk_failed())
         else:
             self._waits.add_commit(end_offset, call, needs_min_insync=needs_min_insync)
 
@@ -428,15 +429,17 @@ class Partition:
         """A sync failed: refuse what waits, and if the disk did, all later writes."""
         if isinstance(error, SyncError):
             self.on_write_failed(error)
-        self._waits.refuse_all(_disk_failed())
+        self._waits.refuse_all(disk_failed())
 
     def on_write_failed(self, error: OSError) -> None:
-        """If the disk failed, write nothing more; others can lead then. It may only be full."""
+        """If the disk failed, write nothing more. Others can lead then, or until it has space."""
+        if is_full(error) and self.health is not None:
+            self.health.on_full(self)
         failure = disk_failure(error)
         if failure is None or self.log.disk_failure is not None:
             return
         self.log.stop_writing(failure)
-        self._waits.refuse_all(_disk_failed())
+        self._waits.refuse_all(disk_failed())
         if self.health is not None:
             self.health.on_failed(self)
 
@@ -444,7 +447,3 @@ class Partition:
         """The log is damaged where it was read: a copy of another replica may replace it."""
         if self.health is not None and refusal.code is ErrorCode.corrupt_message:
             self.health.on_damaged(self, refusal.message)
-
-
-def _disk_failed() -> Refused:
-    return Refused(ErrorCode.kafka_storage_error, "the disk failed")

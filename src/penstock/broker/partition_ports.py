@@ -47,6 +47,9 @@ class ReplicaHealth(Protocol):
     def on_failed(self, partition: Partition) -> None:
         """Its disk refuses: nothing more is written here until a restart."""
 
+    def on_full(self, partition: Partition) -> None:
+        """Its disk has no space."""
+
     def on_damaged(self, partition: Partition, reason: str) -> None:
         """Its log lacks or has altered what was written."""
 

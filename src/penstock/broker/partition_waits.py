@@ -77,3 +77,8 @@ class PartitionWaits:
             row.call(refusal)
         for _, call in deletions:
             call(refusal)
+
+
+def disk_failed() -> Refused:
+    """To writes whose outcome the disk does not let us know."""
+    return Refused(ErrorCode.kafka_storage_error, "the disk failed")

@@ -98,16 +98,23 @@ class Routes:
     controller: NodeId = NodeId(-1)
     cluster_id: str | None = None
     _responsive: Address | None = None  # responded last; tried first
+    _avoided: Address | None = None  # what it said last was not true; tried last
 
     # Invalidating.
 
     def invalidate_topics(self, names: Iterable[str]) -> None:
         """Request the metadata of these topics before they are used again."""
         for name in names:
-            self.topics.pop(name, None)
+            if self.topics.pop(name, None) is not None:
+                self._ask_another()
 
     def invalidate_coordinator(self, kind: CoordinatorKind, key: str) -> None:
-        self.coordinators.pop((kind, key), None)
+        if self.coordinators.pop((kind, key), None) is not None:
+            self._ask_another()
+
+    def _ask_another(self) -> None:
+        """The broker that responded may be cut off from its cluster, and behind for long."""
+        self._avoided, self._responsive = self._responsive, None
 
     # Sending.
 
@@ -120,7 +127,7 @@ class Routes:
             except OSError as failure:
                 failures.append(failure)
                 continue
-            self._responsive = address
+            self._responsive, self._avoided = address, None
             return response
         if len(failures) == 1:
             raise failures[0]
@@ -128,7 +135,8 @@ class Routes:
 
     def _candidates(self) -> list[Address]:
         first = [] if self._responsive is None else [self._responsive]
-        return list(dict.fromkeys((*first, *self.brokers.values(), *self.bootstrap)))
+        known = list(dict.fromkeys((*first, *self.brokers.values(), *self.bootstrap)))
+        return sorted(known, key=lambda address: address == self._avoided)
 
     def send_to_coordinator(
         self,

@@ -4,6 +4,7 @@ An append that raised has changed nothing, except that a follower keeps the batc
 that failed. Never opens a record: only headers are read, and the markers that end transactions.
 """
 
+import errno
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -191,7 +192,8 @@ class AppendableLog(DurableLog):
             return active
         if self.disk_failure is not None:
             raise self.disk_failure.refusal()
-        assert not self._is_truncating, "nothing is appended until the truncation is finished"
+        if self._is_truncating:
+            raise OSError(errno.EBUSY, "a truncation of the log is not finished", str(self.folder))
         if must_roll(active, self.settings, size_bytes, end_offset, Millis(newest), now):
             self._roll_at(first, now)
             return self._segments.active

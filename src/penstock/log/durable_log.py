@@ -27,6 +27,7 @@ class DurableLog(ReadableLog):
     __slots__ = (
         "_flush_limit",
         "_folder_inode",
+        "_has_removed",
         "_is_name_durable",
         "_is_truncating",
         "_marker_after_flush",
@@ -68,6 +69,7 @@ class DurableLog(ReadableLog):
         self._folder_inode = os.stat(folder).st_ino
         self._is_name_durable = False  # until the first flush: a power cut may take the folder
         self._is_truncating = False
+        self._has_removed = False  # a truncation has begun to remove files
         self._flush_limit: Offset | None = None  # for a flush that began before a truncation
 
     @property
@@ -120,6 +122,11 @@ class DurableLog(ReadableLog):
         if self._marker_after_flush is not None:
             self.has_synced_marker = self._marker_after_flush
             self._marker_after_flush = None
+
+    @property
+    def is_truncating(self) -> bool:
+        """Whether a truncation was planned and is not finished: nothing is appended until then."""
+        return self._is_truncating
 
     def find_divergence(self, last_epoch: LeaderEpoch, end_offset: Offset) -> EpochEnd | None:
         """Where a log that ends at `end_offset` with a batch of `last_epoch` parts from this one.

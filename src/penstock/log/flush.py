@@ -24,6 +24,9 @@ _FAILURES: Final = frozenset(
 )
 
 
+_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+
+
 class DiskError(OSError):
     """A disk failed in the middle of a log: nothing more is written there until a restart."""
 
@@ -47,6 +50,11 @@ def disk_failure(error: OSError) -> DiskError | None:
     if error.errno not in _FAILURES:
         return None
     return DiskError(error.errno, f"could not be written: {error.strerror}", error.filename)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a write failed because there is no space, or no more is allowed."""
+    return error.errno in _FULL
 
 
 class MarkerChange(NamedTuple):

@@ -219,6 +219,7 @@ class PartitionLog(AppendableLog):
             return False
         unlink_at = Millis(now + self.settings.file_delete_delay_ms)
         cut, end_offset = truncation.cut, truncation.end_offset
+        self._has_removed = True
         if cut is None:
             drop_snapshots(self._segments.folder, after=NO_OFFSET)
             self._segments.reset(end_offset, now, unlink_at=unlink_at)
@@ -235,9 +236,20 @@ class PartitionLog(AppendableLog):
         self.end_offset = end_offset
         self.set_high_watermark(self.high_watermark)
         self.producers.on_high_watermark(self.high_watermark)
-        self._is_truncating = False
+        self._is_truncating = self._has_removed = False
         self._reset_to = None
         return True
+
+    def give_up_truncation(self) -> None:
+        """A log that was to be truncated is its leader's now: nothing of it is to be removed.
+
+        One that failed in the middle is completed, or nothing can be appended.
+        """
+        if not self._has_removed:
+            self._is_truncating, self._reset_to = False, None
+            return
+        with suppress(OSError):
+            self.truncate_to(self.end_offset)
 
     def truncate_to(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
         """Plan, prepare and finish a truncation here and now."""

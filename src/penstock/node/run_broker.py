@@ -232,12 +232,11 @@ class RunningBroker:
         except OSError as error:
             wanted = settings.host, settings.kafka_port
             raise CannotListenError(error, *wanted, "--kafka-port") from error
-        endpoint = Endpoint(
-            settings.node_id, settings.shown_host, settings.shown_port(port), settings.rack
-        )
-        where = f"{bracketed(settings.host)}:{port}"
-        self.image.static["listeners"] = f"{self.server.name}://{where}"
+        shown = settings.shown_host, settings.shown_port(port)
+        endpoint = Endpoint(settings.node_id, *shown, settings.rack)
+        self.image.static["listeners"] = f"{self.server.name}://{bracketed(settings.host)}:{port}"
         self.lifecycle = self._build_lifecycle(endpoint)
+        self.lifecycle.on_fenced = self.held.lead_nothing
         self._join_quorum(endpoint)
         self.is_joined = True
         await self.follower.caught_up()
@@ -332,7 +331,8 @@ class RunningBroker:
 
     def _watch_stalls(self) -> None:
         limit_s = self.settings.values.integer("broker.session.timeout.ms") / 1000
-        self.broker.dispatcher.stalls = stalls = StallWatch(limit_s, self._on_stall)
+        stalls = StallWatch(limit_s, self._on_stall, self.clocks.monotonic_s)
+        self.broker.dispatcher.stalls = stalls
         stalls.start()
 
     def _on_stall(self, stood_s: float) -> None:
@@ -363,9 +363,12 @@ class RunningBroker:
         """This broker cannot follow the cluster any more. Alone, it still serves its partitions."""
         logger.critical("%s", reason)
         self.controller.close()
-        is_alone = len(self.broker.quorum.raft.voters.voters) == 1
-        if not is_alone and not self.failed.done():
+        if not self.broker.quorum.is_alone and not self.failed.done():
             self.failed.set_result(reason)
+
+    def on_full_disk(self, *, is_full: bool) -> None:
+        """Without space for the metadata this broker falls behind: others lead meanwhile."""
+        self.lifecycle.wants_fence = is_full and not self.broker.quorum.is_alone
 
     # Stopping.
 
@@ -388,6 +391,7 @@ class RunningBroker:
         self.remote_transactions.close()
         self.controller.close()
         self.in_sync_changes.close()
+        self.broker.unusable.close()
         self.reports.close()
         self.replicas.close()
         self.held.close()

@@ -50,6 +50,7 @@ class Replica:
         self.committed = Offset(0)
         self.roles: list[RoleChange] = []
         self.faults: list[str] = []
+        self.is_full = False
         self.installed: list[OffsetAndEpoch] = []
         self._cluster = cluster
         self._path = path
@@ -109,6 +110,9 @@ class Replica:
 
     def on_fault(self, reason: str) -> None:
         self.faults.append(reason)
+
+    def on_full_disk(self, *, is_full: bool) -> None:
+        self.is_full = is_full
 
 
 class Wire:
@@ -275,3 +279,62 @@ def test_a_failed_sync_ends_the_replica_and_the_others_go_on(cluster: Cluster) -
     assert cluster.world.run_until(lambda: bool(leader.faults), within_s=2)
     assert "disk" in leader.faults[0]
     cluster.append(b"after")
+
+
+@pytest.mark.parametrize("free_bytes", [0, 150, 1_000])
+def test_a_follower_on_a_full_disk_stands_still_and_follows_when_there_is_space(
+    cluster: Cluster, free_bytes: int
+) -> None:
+    cluster.append(b"before")
+    full = next(each for each in cluster.replicas.values() if each is not cluster.leader())
+    full.disk.free_bytes = free_bytes
+    for number in range(30):
+        end_offset = cluster.append(b"%d" % number)
+    assert cluster.world.run_until(lambda: full.is_full, within_s=2)
+    cluster.world.run_for(5)
+    assert full.committed < end_offset
+    full.disk.free_bytes = None
+    cluster.wait_equal(end_offset)
+    assert not full.is_full
+    for replica in cluster.replicas.values():
+        assert not replica.faults
+        assert replica.records() == [b"before", *(b"%d" % number for number in range(30))]
+
+
+def test_a_leader_on_a_full_disk_lets_another_replica_lead(cluster: Cluster) -> None:
+    cluster.append(b"before")
+    full = cluster.leader()
+    full.disk.free_bytes = 0
+    assert full.loop is not None
+    refused: list[OSError] = []
+
+    def append() -> None:
+        try:
+            full.node.append([JournalRecord(b"key", b"refused")], full.node.raft.epoch)
+        except OSError as error:
+            refused.append(error)
+
+    full.loop.call_soon(append)
+    assert cluster.world.run_until(lambda: not full.node.is_leader, within_s=2)
+    assert refused
+    end_offset = cluster.append(b"after")
+    assert cluster.leader() is not full
+    full.disk.free_bytes = None
+    cluster.wait_equal(end_offset)
+    for replica in cluster.replicas.values():
+        assert not replica.faults
+        assert replica.records() == [b"before", b"after"]
+
+
+def test_replicas_whose_disks_are_all_full_go_on_when_there_is_space(cluster: Cluster) -> None:
+    cluster.append(b"before")
+    for replica in cluster.replicas.values():
+        replica.disk.free_bytes = 0
+    leader = cluster.leader()
+    assert leader.loop is not None
+    leader.loop.call_soon(leader.node.resign)
+    cluster.world.run_for(10)
+    assert not any(replica.faults for replica in cluster.replicas.values())
+    for replica in cluster.replicas.values():
+        replica.disk.free_bytes = None
+    cluster.wait_equal(cluster.append(b"after"))

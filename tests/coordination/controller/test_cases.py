@@ -427,6 +427,7 @@ def test_a_fork_and_its_origin_change_independently(before: list[str], after: li
     pictures = []
     for state in (origin.fork(), origin):
         state.sessions, state.stops_awaited = dict(origin.sessions), dict(origin.stops_awaited)
+        state.unfences_awaited = dict(origin.unfences_awaited)
         scenario.state = state
         scenario.last_topic_id, incarnations, scenario.now, log_end = counters
         scenario.incarnations = dict(incarnations)

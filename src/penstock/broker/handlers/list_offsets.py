@@ -60,6 +60,8 @@ _SINCE: Final = {  # the first version with each special timestamp
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+_STARTS: Final = frozenset((EARLIEST, EARLIEST_LOCAL))  # of a log: known without its end
+_NOT_AVAILABLE_FROM: Final = 5  # OFFSET_NOT_AVAILABLE
 
 
 class _Search(NamedTuple):
@@ -147,11 +149,19 @@ def _look_up(context: Context, topic: str, row: ListOffsetsPartition, committed_
         partition = find_leader(context.broker, topic, index, leader_epoch)
         if timestamp < 0 and context.api_version < _SINCE.get(timestamp, context.api_version + 1):
             raise Refused(ErrorCode.unsupported_version, f"timestamp {timestamp} is not defined")
-        if partition.in_sync is not None and not partition.in_sync.is_high_watermark_certain:
-            raise Refused(ErrorCode.offset_not_available, "the leader is new; try again")
+        if timestamp not in _STARTS:
+            _check_certain(context, partition)
         return _find(partition, index, timestamp, committed_only)
     except Refused as refusal:
         return ListedOffset(index, refusal.code)
+
+
+def _check_certain(context: Context, partition: Partition) -> None:
+    """A new leader may not know all that is committed: it must not show an earlier end."""
+    if partition.in_sync is not None and not partition.in_sync.is_high_watermark_certain:
+        has_code = context.api_version >= _NOT_AVAILABLE_FROM
+        code = ErrorCode.offset_not_available if has_code else ErrorCode.leader_not_available
+        raise Refused(code, "the leader is new; try again")
 
 
 def _find(partition: Partition, index: int, timestamp: int, committed_only: bool) -> _Row:

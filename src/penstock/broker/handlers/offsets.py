@@ -68,6 +68,14 @@ ResponseT = TypeVar("ResponseT")
 UNKNOWN_TOPIC: Final = ErrorCode.unknown_topic_or_partition
 _STALE_EPOCH_FROM: Final = 9  # OffsetCommit: STALE_MEMBER_EPOCH
 _GROUP_ERROR_FROM: Final = 2  # OffsetFetch: before, each partition has it
+_UNSTABLE_FROM: Final = 7  # OffsetFetch: UNSTABLE_OFFSET_COMMIT
+_OTHER_COORDINATOR: Final = frozenset(
+    {
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
 _ADDS_PARTITION_FROM: Final = 5  # TxnOffsetCommit: AddOffsetsToTxn is no longer sent
 _ABORTABLE_FROM: Final = 4  # TxnOffsetCommit: TRANSACTION_ABORTABLE
 
@@ -265,9 +273,7 @@ def _fetched(
     context: Context, group: OffsetFetchGroup, result: FetchOffsetsReply | Refused
 ) -> OffsetFetchGroupResult:
     if isinstance(result, Refused):
-        if context.api_version >= _GROUP_ERROR_FROM:
-            return OffsetFetchGroupResult(group.group_id, (), result.code)
-        return OffsetFetchGroupResult(group.group_id, _failed(group.topics or (), result.code))
+        return _refused_group(context, group, result.code)
     by_name: dict[str, list[OffsetFetchPartition]] = {}
     for topic, partition, offset, leader_epoch, metadata, code in result.offsets:
         row = OffsetFetchPartition(partition, offset, leader_epoch, metadata, code)
@@ -283,6 +289,26 @@ def _fetched(
     unknown = [topic for topic in group.topics or () if _name_of(context, topic.topic) is None]
     topics += _failed(unknown, ErrorCode.unknown_topic_id)
     return OffsetFetchGroupResult(group.group_id, topics)
+
+
+def _refused_group(
+    context: Context, group: OffsetFetchGroup, code: ErrorCode
+) -> OffsetFetchGroupResult:
+    """The group's error, and rows where clients need them.
+
+    librdkafka forgets partitions that a refusal does not name, and fetches nothing of them until
+    the next rebalance. Those whose offset is unstable it requests again, from the coordinator that
+    it finds then. Other clients read the group's error first.
+    """
+    topics = group.topics or ()
+    if context.api_version < _GROUP_ERROR_FROM:
+        return OffsetFetchGroupResult(group.group_id, _failed(topics, code))
+    rows: Sequence[OffsetFetchTopicResult] = ()
+    if code in _OTHER_COORDINATOR and context.api_version >= _UNSTABLE_FROM:
+        rows = _failed(topics, ErrorCode.unstable_offset_commit)
+    elif code is ErrorCode.stale_member_epoch:
+        rows = _failed(topics, code)
+    return OffsetFetchGroupResult(group.group_id, rows, code)
 
 
 def _failed(topics: Iterable[OffsetFetchTopic], code: ErrorCode) -> list[OffsetFetchTopicResult]:

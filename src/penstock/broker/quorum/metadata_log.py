@@ -52,6 +52,7 @@ class MetadataLog:
     def __init__(self, log: PartitionLog) -> None:
         self.folder: Path = log.folder
         self._log = log
+        self._unfinished: Buffer | None = None  # an append that failed for want of space
         sync_folder(str(log.folder.parent))  # a new folder's name must last with what is in it
         self._snapshots = find_snapshots(log.folder)
         snapshot = self.latest_snapshot
@@ -141,7 +142,7 @@ class MetadataLog:
         """A follower's append of what the leader sent; the voter sets in it.
 
         Malformed or Refused: a batch is corrupt or does not follow this log, which is left as it
-        was.
+        was. OSError: call it again with the same batches, of which the first may be here.
         """
         headers = read_replicated(batches)  # a fetch may end inside a batch
         if not headers:
@@ -152,7 +153,16 @@ class MetadataLog:
             if header.attributes & CONTROL:
                 sets += _voter_sets_in(batches, position)
             position += header.size_bytes
-        self._log.append_replicated(batches, headers, leader_epoch=leader_epoch, now=now)
+        missing = memoryview(batches)
+        if batches is self._unfinished:
+            here = [each for each in headers if each.end_offset <= self.end_offset]
+            missing, headers = (
+                missing[sum(each.size_bytes for each in here) :],
+                headers[len(here) :],
+            )
+        self._unfinished = batches
+        self._log.append_replicated(missing, headers, leader_epoch=leader_epoch, now=now)
+        self._unfinished = None
         return sets
 
     def truncate_to(self, offset: Offset) -> None:

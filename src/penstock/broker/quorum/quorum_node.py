@@ -2,7 +2,9 @@
 
 The core decides; this carries out what it returns, in order, before it calls the core again. The
 log and the quorum state are synced in one thread; the core holds messages back until then.
-A sync that fails ends this replica: what is on disk is unknown until the next start.
+A sync that fails ends this replica: what is on disk is unknown until the next start. On a full disk
+it waits, as a paused process would: a step that could not be written is tried again until
+there is space, and no other one is made before. A leader lets another replica lead.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.broker.quorum.quorum_state_file import save_quorum_state
-from penstock.broker.quorum.snapshot_files import SnapshotDownload, read_chunk, snapshot_path
+from penstock.broker.quorum.snapshot_files import SnapshotDownload, fill_chunk
 from penstock.consensus.raft import (
     Effects,
     OffsetAndEpoch,
@@ -25,6 +27,7 @@ from penstock.consensus.raft import (
     SnapshotFetchReply,
 )
 from penstock.errors import ErrorCode, Malformed, Refused
+from penstock.log.flush import disk_failure
 from penstock.machine import CallerId, Deferred
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
-SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
+SPACE_RETRY_S: Final = 0.25  # a full disk is tried again after this
 
 
 class Peers(Protocol):
@@ -82,6 +85,9 @@ class QuorumListener(Protocol):
     def on_fault(self, reason: str) -> None:
         """This replica cannot go on."""
 
+    def on_full_disk(self, *, is_full: bool) -> None:
+        """This replica waits for space on its disk; or it goes on."""
+
 
 class QuorumNode:
     """One replica of the metadata quorum, on the event loop of its broker."""
@@ -111,6 +117,8 @@ class QuorumNode:
         self._unsaved: QuorumState | None = None
         self._download: SnapshotDownload | None = None
         self._queue: deque[Callable[[], Effects]] = deque()
+        self._unwritten: Effects | None = None  # a step that waits for space on the disk
+        self._is_full = False
         self._is_working = False
         self._is_stopped = False
 
@@ -140,6 +148,10 @@ class QuorumNode:
 
     def request(self, request: Request) -> Deferred[Reply]:
         """Another replica's request; the reply comes when the core gives it."""
+        if self._unwritten is not None:
+            refused: Deferred[Reply] = Deferred()
+            refused.resolve(self.raft.not_now(request))
+            return refused
         self._last_caller += 1
         caller = CallerId(self._last_caller)
         deferred: Deferred[Reply] = Deferred(partial(self._callers.pop, caller, None))
@@ -150,11 +162,16 @@ class QuorumNode:
     def append(self, records: Sequence[JournalRecord], epoch: LeaderEpoch) -> Offset:
         """The active controller's append, in the epoch that it leads; the new end offset.
 
-        OSError leaves the log as it was.
+        OSError leaves the log as it was; another replica, which may have space, leads then.
         """
         assert self.is_leader, "only the leader appends"
         assert epoch == self.raft.epoch, "a controller is dropped with its epoch"
-        end_offset = self.log.append_records(records, epoch, self._clock().wall)
+        try:
+            end_offset = self.log.append_records(records, epoch, self._clock().wall)
+        except OSError:
+            if not self.is_alone:
+                asyncio.get_running_loop().call_soon(self.resign)
+            raise
         self._call(lambda: self.raft.on_appended(self._now))
         return end_offset
 
@@ -162,6 +179,8 @@ class QuorumNode:
         """Change the voter set; the offset to wait for. Refused when it may not change now."""
         effects = self.raft.propose_voters(change, self._now)
         self._call(lambda: effects)
+        if not self.is_leader:
+            raise Refused(ErrorCode.not_controller, "the change could not be written; try again")
         return self.log.end_offset
 
     def snapshot_stored(self, snapshot: OffsetAndEpoch) -> None:
@@ -177,11 +196,19 @@ class QuorumNode:
     def _call(self, step: Callable[[], Effects]) -> None:
         """Call the core and carry out what follows, one step after the other."""
         self._queue.append(step)
+        self._work()
+
+    def _call_unless_full(self, step: Callable[[], Effects]) -> None:
+        """For what may be lost: a message, or a moment at which nothing was done."""
+        if self._unwritten is None:
+            self._call(step)
+
+    def _work(self) -> None:
         if self._is_working:
             return
         self._is_working = True
         try:
-            while self._queue and not self._is_stopped:
+            while self._queue and self._unwritten is None and not self._is_stopped:
                 self._carry_out(self._queue.popleft()())
         finally:
             self._is_working = False
@@ -198,8 +225,8 @@ class QuorumNode:
         try:
             self._change_log(effects)
         except OSError as error:
-            self.fail(f"the metadata log cannot be written: {error}")
-            return
+            if not self._may_go_on(effects, error):
+                return
         if effects.role is not None:
             self._listener.on_role(effects.role)
         if effects.high_watermark is not None:
@@ -233,6 +260,46 @@ class QuorumNode:
             self._listener.on_snapshot_installed(snapshot)
             queue.append(lambda: raft.on_snapshot_installed(snapshot, voters, self._now))
 
+    # A full disk.
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other replica votes."""
+        return len(self.raft.voters.voters) == 1
+
+    def _may_go_on(self, effects: Effects, error: OSError) -> bool:
+        """The log could not be changed. One that cannot begin its epoch as leader gives it up."""
+        if disk_failure(error) is not None:
+            self.fail(f"the metadata log cannot be written: {error}")
+            return False
+        if effects.append_control and not self.is_alone:
+            self._queue.append(lambda: self.raft.resign(self._now))
+            return True
+        self._unwritten = effects._replace(state=None)
+        self._on_no_space(error, self._write_again)
+        return False
+
+    def _on_no_space(self, error: OSError, retry: Callable[[], None]) -> None:
+        if not self._is_full:
+            self._is_full = True
+            logger.error("the metadata log waits for space on the disk: %s", error)
+            self._listener.on_full_disk(is_full=True)
+        asyncio.get_running_loop().call_later(SPACE_RETRY_S, retry)
+
+    def _write_again(self) -> None:
+        effects, self._unwritten = self._unwritten, None
+        if effects is not None and not self._is_stopped:
+            self._queue.appendleft(lambda: effects)
+            self._work()
+            self._on_written()
+
+    def _on_written(self) -> None:
+        """If nothing waits for space any more, this replica goes on."""
+        if self._is_full and self._unwritten is None and not self._is_saving:
+            self._is_full = False
+            logger.info("there is space for the metadata log again")
+            self._listener.on_full_disk(is_full=False)
+
     def _append_fetched(self, records: object) -> None:
         assert isinstance(records, bytes | bytearray | memoryview)
         try:
@@ -250,28 +317,14 @@ class QuorumNode:
         if isinstance(reply, QuorumFetchReply) and reply.read_at is not None:
             return reply._replace(records=self.log.read_raw(reply.read_at))
         if isinstance(reply, SnapshotFetchReply) and isinstance(request, SnapshotFetch):
-            return self._snapshot_chunk(request, reply)
+            return fill_chunk(self._folder, request, reply)
         return reply
-
-    def _snapshot_chunk(
-        self, request: SnapshotFetch, reply: SnapshotFetchReply
-    ) -> SnapshotFetchReply:
-        if reply.error != ErrorCode.none:
-            return reply
-        try:
-            size_bytes = snapshot_path(self._folder, request.snapshot).stat().st_size
-        except FileNotFoundError:
-            return reply._replace(error=ErrorCode.snapshot_not_found)
-        if request.position > size_bytes:
-            return reply._replace(error=ErrorCode.position_out_of_range)
-        chunk = read_chunk(self._folder, request.snapshot, request.position, SNAPSHOT_CHUNK_BYTES)
-        return reply._replace(position=request.position, size_bytes=size_bytes, chunk=chunk)
 
     def _send(self, node_id: NodeId | None, request: Request) -> None:
         self._peers.send(
             node_id,
             request,
-            lambda reply: self._call(
+            lambda reply: self._call_unless_full(
                 lambda: self.raft.on_reply(node_id, request, reply, self._now)
             ),
             lambda: self._on_lost(node_id),
@@ -279,7 +332,7 @@ class QuorumNode:
 
     def _on_lost(self, node_id: NodeId | None) -> None:
         if node_id is not None:
-            self._call(lambda: self.raft.on_peer_lost(node_id, self._now))
+            self._call_unless_full(lambda: self.raft.on_peer_lost(node_id, self._now))
 
     # Disk.
 
@@ -288,15 +341,26 @@ class QuorumNode:
         self._unsaved = state
         if not self._is_saving:
             self._is_saving = True
-            save = partial(save_quorum_state, self._folder, state)
-            self._in_thread(save, lambda _: self._on_saved(state))
+            self._save()
+
+    def _save(self) -> None:
+        state = self._unsaved
+        if state is None or self._is_stopped:
+            return
+        save = partial(save_quorum_state, self._folder, state)
+        self._in_thread(
+            save,
+            lambda _: self._on_saved(state),
+            lambda error: self._on_no_space(error, self._save),
+        )
 
     def _on_saved(self, state: QuorumState) -> None:
-        self._is_saving = False
-        if self._unsaved is not None and self._unsaved != state:
-            self._save_state(self._unsaved)
+        if self._unsaved != state:
+            self._save()
             return
+        self._is_saving = False
         self._unsaved = None
+        self._on_written()
         self._call(lambda: self.raft.on_state_saved(state, self._now))
 
     def _start_sync(self) -> None:
@@ -321,13 +385,22 @@ class QuorumNode:
         download.write(part.position, part.chunk)
         if part.is_last:
             self._download = None
-            self._in_thread(download.finish, partial(self._on_downloaded, part.snapshot))
+            self._in_thread(
+                download.finish,
+                partial(self._on_downloaded, part.snapshot),
+                lambda _: self._on_downloaded(part.snapshot, False),
+            )
 
     def _on_downloaded(self, snapshot: OffsetAndEpoch, is_valid: bool) -> None:
         self._call(lambda: self.raft.on_snapshot_stored(snapshot, self._now, is_valid=is_valid))
 
-    def _in_thread(self, work: Callable[[], Any], on_done: Callable[[Any], None]) -> None:
-        """Run in the thread of the disk; an error there ends this replica."""
+    def _in_thread(
+        self,
+        work: Callable[[], Any],
+        on_done: Callable[[Any], None],
+        on_no_space: Callable[[OSError], None] | None = None,
+    ) -> None:
+        """Run in the thread of the disk; an error there ends this replica, unless it may end."""
 
         def finish(done: asyncio.Future[Any]) -> None:
             if self._is_stopped or done.cancelled():
@@ -335,6 +408,12 @@ class QuorumNode:
             error = done.exception()
             if error is None:
                 on_done(done.result())
+            elif (
+                on_no_space is not None
+                and isinstance(error, OSError)
+                and disk_failure(error) is None
+            ):
+                on_no_space(error)
             else:
                 self.fail(f"the disk of the metadata log failed: {error}")
 
@@ -355,7 +434,7 @@ class QuorumNode:
     # Time.
 
     def _set_timer(self) -> None:
-        wake_at = self.raft.wake_at()
+        wake_at = self.raft.wake_at() if self._unwritten is None else None
         if wake_at == self._wakes_at and self._timer is not None:
             return
         if self._timer is not None:

@@ -19,7 +19,7 @@ from penstock.broker.quorum.control_records import (
     read_control_batch,
 )
 from penstock.consensus.raft import OffsetAndEpoch, VoterSet, VotersRecord
-from penstock.errors import Malformed
+from penstock.errors import ErrorCode, Malformed
 from penstock.log.files import remove_files, sync_folder
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import (
@@ -33,12 +33,14 @@ from penstock.protocol.key_values import build_pairs, read_pairs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from penstock.consensus.raft import SnapshotFetch, SnapshotFetchReply
     from penstock.machine import JournalRecord
     from penstock.protocol.key_values import Pair
 
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PART: Final = ".part"
 _BATCH_RECORDS: Final = 1000
+CHUNK_BYTES: Final = 1 << 20  # of a reply to a replica that fetches a snapshot
 
 
 def snapshot_path(folder: Path, snapshot: OffsetAndEpoch) -> Path:
@@ -154,10 +156,21 @@ def read_snapshot_file(path: Path) -> Iterator[VoterSet | Sequence[Pair]]:
         raise Malformed("a snapshot is incomplete", end)
 
 
-def read_chunk(folder: Path, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-    """Bytes of a snapshot file, for a replica that fetches it."""
-    with snapshot_path(folder, snapshot).open("rb", buffering=0) as file:
-        return os.pread(file.fileno(), max_bytes, position)
+def fill_chunk(
+    folder: Path, request: SnapshotFetch, reply: SnapshotFetchReply
+) -> SnapshotFetchReply:
+    """The reply to a replica that fetches a snapshot, with the bytes that it requested."""
+    if reply.error != ErrorCode.none:
+        return reply
+    try:
+        with snapshot_path(folder, request.snapshot).open("rb", buffering=0) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+            chunk = os.pread(file.fileno(), CHUNK_BYTES, request.position)
+    except FileNotFoundError:
+        return reply._replace(error=ErrorCode.snapshot_not_found)
+    if request.position > size_bytes:
+        return reply._replace(error=ErrorCode.position_out_of_range)
+    return reply._replace(position=request.position, size_bytes=size_bytes, chunk=chunk)
 
 
 def _chunks(records: Iterable[JournalRecord]) -> Iterator[list[JournalRecord]]:

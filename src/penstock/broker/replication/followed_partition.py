@@ -29,6 +29,7 @@ from penstock.consensus.replica.follower import (
 )
 from penstock.errors import Malformed, Refused
 from penstock.log.append_plan import read_replicated
+from penstock.log.flush import disk_failure
 from penstock.model import NO_EPOCH, EpochEnd, LeaderEpoch, Millis, Offset
 from penstock.protocol.messages.fetch import FetchPartition
 
@@ -44,6 +45,7 @@ logger: Final = logging.getLogger(__name__)
 PARTITION_BYTES_MAX: Final = 1 << 20
 RETRY_S: Final = 0.1
 FAILED_RETRY_S: Final = 10.0
+FULL_RETRY_S: Final = 1.0  # a full disk may have space soon
 RECEIVED_RETRY_S: Final = 1.0  # the leader checks what it sent when it is fetched again
 
 
@@ -75,6 +77,7 @@ class FollowedPartition:
         self._on_ready = on_ready  # it may be fetched again
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
+        self._is_failure_logged = False
         self._is_closed = False
 
     def close(self) -> None:
@@ -88,6 +91,9 @@ class FollowedPartition:
     def _has_new_leader(self) -> bool:
         """Whether the metadata has moved on, and this object is about to be closed."""
         return self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
+
+    def _is_over(self) -> bool:
+        return self._is_closed or self._has_new_leader
 
     @property
     def is_fetching(self) -> bool:
@@ -120,7 +126,7 @@ class FollowedPartition:
 
     def on_fetched(self, row: FetchedPartition, asked: FetchState) -> None:
         """Carry out what follows from the leader's response to a fetch."""
-        if self._is_closed or not self.is_fetching or self._has_new_leader:
+        if self._is_over() or not self.is_fetching:
             return
         records = row.records or b""
         diverging = row.diverging_epoch
@@ -163,15 +169,19 @@ class FollowedPartition:
 
     def _append(self, records: object, high_watermark: Offset, start_offset: Offset) -> None:
         assert isinstance(records, bytes | bytearray | memoryview)
-        partition = self.partition
+        partition, log = self.partition, self.partition.log
+        if log.is_truncating:  # planned in an earlier leader epoch
+            self._cut(lambda: log.plan_truncation(log.end_offset))
+            return
         try:
             headers = read_replicated(records)
             partition.append_copies(records, headers, epoch=self.leader_epoch, now=self._clock())
         except (Malformed, Refused) as error:
             self._fail(f"the leader's records cannot be appended: {error}", RECEIVED_RETRY_S)
         except OSError as error:
-            self._fail(f"the disk refuses: {error}")
+            self._fail(f"the disk refuses: {error}", _retry_s(error))
         else:
+            self._is_failure_logged = False
             self._follow(high_watermark, start_offset)
             self._resume()
 
@@ -224,21 +234,29 @@ class FollowedPartition:
 
     def _cut(self, plan: Callable[[], Truncation | None]) -> None:
         self.phase = FollowerPhase.TRUNCATING
-        task = asyncio.get_running_loop().create_task(self._run_truncation(plan))
-        task.add_done_callback(_report)
+        partition = self.partition
+        running = self._run_truncation(plan, partition.truncating)
+        partition.truncating = asyncio.get_running_loop().create_task(running)
+        partition.truncating.add_done_callback(_report)
 
-    async def _run_truncation(self, plan: Callable[[], Truncation | None]) -> None:
-        """Prepared in a thread; planned again if the log changed meanwhile."""
+    async def _run_truncation(
+        self, plan: Callable[[], Truncation | None], last: asyncio.Task[None] | None
+    ) -> None:
+        """Prepared in a thread, one at a time; planned again if the log changed meanwhile."""
         loop = asyncio.get_running_loop()
+        if last is not None and not last.done():  # of an earlier leader epoch
+            await asyncio.wait((last,))
+        if self._is_over():
+            return
         try:
             while (truncation := plan()) is not None:
                 await loop.run_in_executor(None, truncation.run)
-                if self._is_closed or self._has_new_leader:
+                if self._is_over():
                     return
                 if self.partition.log.finish_truncation(truncation, self._clock()):
                     break
         except (OSError, Refused, Malformed) as error:
-            self._fail(f"its log cannot be truncated: {error}")
+            self._fail(f"its log cannot be truncated: {error}", _retry_s(error))
             if isinstance(error, OSError):
                 self.partition.on_write_failed(error)
             elif isinstance(error, Refused):
@@ -255,7 +273,9 @@ class FollowedPartition:
     def _fail(self, reason: str, retry_s: float = FAILED_RETRY_S) -> None:
         """The other partitions go on. A disk may have space later."""
         if not self._is_closed:
-            logger.error("%s cannot follow its leader: %s", self, reason)
+            level = logging.DEBUG if self._is_failure_logged else logging.ERROR
+            logger.log(level, "%s cannot follow its leader: %s", self, reason)
+            self._is_failure_logged = True
             self.phase = FollowerPhase.FAILED
             self._timer = asyncio.get_running_loop().call_later(retry_s, self._resume)
 
@@ -271,6 +291,12 @@ class FollowedPartition:
 
     def __str__(self) -> str:
         return str(self.partition.topic_partition)
+
+
+def _retry_s(error: Exception) -> float:
+    """When to try again after an error of the disk."""
+    is_passing = isinstance(error, OSError) and disk_failure(error) is None
+    return FULL_RETRY_S if is_passing else FAILED_RETRY_S
 
 
 def _report(task: asyncio.Task[None]) -> None:

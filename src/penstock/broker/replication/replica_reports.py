@@ -1,7 +1,8 @@
 """Reports to the controller how this broker's replicas are, until it has taken each report.
 
 A report that the controller refuses because the replica is needed is repeated: another one may be
-in sync later. Reports that come together go in one request.
+in sync later. One that is true for a moment only, of a full disk, is dropped instead. Reports that
+come together go in one request.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class _Report(NamedTuple):
     condition: ReplicaCondition
     on_taken: Callable[[], None]
     on_replaced: Callable[[], None]
+    is_repeated: bool
 
 
 class ReplicaReports:
@@ -88,10 +90,12 @@ class ReplicaReports:
         condition: ReplicaCondition,
         on_taken: Callable[[], None] = lambda: None,
         on_replaced: Callable[[], None] = lambda: None,
+        *,
+        is_repeated: bool = True,
     ) -> None:
         """Report a replica; one is called when that is committed, or a later report replaces it."""
         last = self._pending.get(replica)
-        self._pending[replica] = _Report(condition, on_taken, on_replaced)
+        self._pending[replica] = _Report(condition, on_taken, on_replaced, is_repeated)
         self._has_pending.set()
         if last is not None:
             last.on_replaced()
@@ -121,8 +125,8 @@ class ReplicaReports:
             is_needed = response is not None and self._on_response(batch, response)
             if self._pending:
                 self._has_pending.set()
-                if response is None or is_needed:
-                    await asyncio.sleep(RETRY_S if response is None else NEEDED_RETRY_S)
+            if response is None or is_needed:
+                await asyncio.sleep(RETRY_S if response is None else NEEDED_RETRY_S)
 
     async def _send(self, batch: dict[OwnReplica, _Report]) -> AssignReplicasToDirsResponse | None:
         directories: dict[UUID, dict[UUID, list[AssignedPartition]]] = {}
@@ -156,8 +160,12 @@ class ReplicaReports:
             for topic in directory.topics:
                 for row in topic.partitions:
                     replica = OwnReplica(topic.topic_id, row.partition_index)  # type: ignore[arg-type]  # no topic has no id
+                    report = batch.get(replica)
                     if row.error_code == ErrorCode.eligible_leaders_not_available:
                         is_needed = True
+                        is_last = report is self._pending.get(replica)
+                        if is_last and report is not None and not report.is_repeated:
+                            del self._pending[replica]
                     elif self._pending.get(replica) is batch.get(replica):
                         report = self._pending.pop(replica, None)  # also if the topic is gone
                         if report is not None:

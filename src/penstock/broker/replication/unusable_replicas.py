@@ -1,6 +1,7 @@
 """Replicas whose log cannot be used: others lead, and a damaged log is replaced by a copy.
 
     the disk failed:     offline; the next start of this broker opens the log again
+    the disk is full:    offline, unless no other is in sync; online when there is space
     it does not open:    offline; it is tried again, and online when it opens
     its bytes are wrong: set aside once another replica has all that is committed; then this one
                          starts with an empty log and fetches everything from the leader
@@ -9,11 +10,14 @@ Nothing of a log is removed before the controller has committed that the replica
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.replication.replica_reports import OwnReplica
 from penstock.coordination.controller.commands import ReplicaCondition
+from penstock.log.files import create_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +28,10 @@ if TYPE_CHECKING:
     from penstock.model import LeaderEpoch, NodeId, TopicId, TopicPartition
 
 logger: Final = logging.getLogger(__name__)
+
+SPACE_CHECK_S: Final = 1.0
+SPACE_BYTES: Final = 64 << 10  # so much must fit on a disk that was full
+_SPACE_FILE: Final = "space-check"
 
 
 class _Damaged:
@@ -51,6 +59,8 @@ class UnusableReplicas:
         self._damaged: dict[TopicPartition, _Damaged] = {}
         self._unopened: dict[TopicPartition, TopicId] = {}
         self._failed: set[TopicPartition] = set()  # until a restart
+        self._full: dict[TopicPartition, Partition] = {}
+        self._space_timer: asyncio.TimerHandle | None = None
         self.stop_following: Callable[[TopicPartition], None] = lambda _: None
         self.start_again: Callable[[TopicPartition], None] = lambda _: None  # with an empty log
         self.set_aside_count: int = 0
@@ -58,7 +68,7 @@ class UnusableReplicas:
     @property
     def offline_count(self) -> int:
         """Replicas of this broker whose log cannot be used."""
-        return len(self._failed | self._damaged.keys() | self._unopened.keys())
+        return len(self._failed | self._damaged.keys() | self._unopened.keys() | self._full.keys())
 
     def is_usable(self, partition: Partition) -> bool:
         """Whether a replica may fetch from its leader."""
@@ -79,6 +89,47 @@ class UnusableReplicas:
             OwnReplica(partition.topic_id, partition.topic_partition.partition),
             ReplicaCondition.OFFLINE,
         )
+
+    def on_full(self, partition: Partition) -> None:
+        """Its disk has no space: it can neither lead nor keep up until there is some."""
+        name, leadership = partition.topic_partition, partition.leadership
+        if self._node_id not in leadership.isr or len(leadership.replicas) == 1:
+            return
+        if name not in self._full:
+            logger.error("%s: the disk is full. Others go on, if one is in sync", name)
+        self._full[name] = partition
+        replica = OwnReplica(partition.topic_id, name.partition)
+        self._reports.add(replica, ReplicaCondition.OFFLINE, is_repeated=False)
+        if self._space_timer is None:
+            self._check_space_later()
+
+    def _check_space_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._space_timer = loop.call_later(SPACE_CHECK_S, self._check_space)
+
+    def _check_space(self) -> None:
+        """Whether there is space again: then these replicas may be elected."""
+        self._space_timer = None
+        if not self._full:
+            return
+        path = next(iter(self._full.values())).log.folder.parent / _SPACE_FILE
+        try:
+            create_file(str(path), bytes(SPACE_BYTES))
+        except OSError:
+            self._check_space_later()
+        else:
+            full, self._full = self._full, {}
+            for name, partition in full.items():
+                replica = OwnReplica(partition.topic_id, name.partition)
+                self._reports.add(replica, ReplicaCondition.ONLINE)
+        finally:
+            with suppress(OSError):
+                path.unlink()
+
+    def close(self) -> None:
+        """Look for space no more."""
+        if self._space_timer is not None:
+            self._space_timer.cancel()
 
     def on_damaged(self, partition: Partition, reason: str) -> None:
         """Its log lacks or has altered what was written."""
@@ -124,6 +175,7 @@ class UnusableReplicas:
         """A topic was created, changed or deleted."""
         if self._find_topic(name) is None:
             self._failed = {each for each in self._failed if each.topic != name}
+            self._full = {key: of for key, of in self._full.items() if key.topic != name}
             self._unopened = {key: of for key, of in self._unopened.items() if key.topic != name}
         for topic_partition in tuple(self._damaged):
             if topic_partition.topic == name:

@@ -196,6 +196,10 @@ class RaftNode:
                 leading.on_update_voter(replica, request, caller, now)
         return replica.take_effects()
 
+    def not_now(self, request: Request) -> Reply:
+        """The reply to a request that the shell cannot bring to the core now."""
+        return _refusal(request, ErrorCode.request_timed_out, self.epoch)
+
     def on_reply(
         self, sender: NodeId | None, request: Request, reply: Reply, now: Millis
     ) -> Effects:

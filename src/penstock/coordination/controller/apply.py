@@ -23,6 +23,7 @@ from penstock.coordination.controller.events import (
     TopicDeleted,
     TopicEvent,
     TopicSet,
+    UnfenceAwaited,
 )
 from penstock.coordination.controller.state import (
     DELETED_TOPICS_MAX,
@@ -47,7 +48,7 @@ def apply(state: ClusterState, event: Event) -> None:
             _upsert(state.quotas, event.entity, event.limits)
         case BrokerSet() | BrokerRemoved():
             _apply_to_brokers(state, event)
-        case HeartbeatReceived() | SessionsStarted() | StopAwaited():
+        case HeartbeatReceived() | SessionsStarted() | StopAwaited() | UnfenceAwaited():
             _apply_note(state, event)
         case FeatureSet():
             state.features[event.name] = event.level
@@ -60,6 +61,7 @@ def apply(state: ClusterState, event: Event) -> None:
 
 
 def _apply_to_brokers(state: ClusterState, event: BrokerSet | BrokerRemoved) -> None:
+    state.unfences_awaited.pop(event.node_id, None)
     if isinstance(event, BrokerSet):
         state.brokers[event.node_id] = event
     else:
@@ -75,6 +77,8 @@ def _apply_note(state: ClusterState, note: Note) -> None:
             state.sessions = {node_id: BrokerSession(note.at) for node_id in state.brokers}
         case StopAwaited():
             state.stops_awaited[note.node_id] = note.end_offset
+        case UnfenceAwaited():
+            state.unfences_awaited[note.node_id] = note.end_offset
         case _:
             assert_never(note)
 

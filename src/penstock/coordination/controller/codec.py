@@ -28,6 +28,7 @@ from penstock.coordination.controller.events import (
     TopicDeleted,
     TopicEvent,
     TopicSet,
+    UnfenceAwaited,
 )
 from penstock.coordination.controller.state import shared_row
 from penstock.machine import JournalRecord
@@ -60,7 +61,7 @@ def write_event(event: Event) -> JournalRecord:
             return _record("cluster", "producer-ids", {"end": event.end_producer_id})
         case ClusterIdSet():
             return _record("cluster", "id", {"id": event.cluster_id})
-        case HeartbeatReceived() | SessionsStarted() | StopAwaited():
+        case HeartbeatReceived() | SessionsStarted() | StopAwaited() | UnfenceAwaited():
             raise AssertionError("notes are not stored")
         case _:
             assert_never(event)

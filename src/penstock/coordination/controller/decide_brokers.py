@@ -1,6 +1,7 @@
 """The rules of brokers: registration, heartbeats and sessions, fencing, controlled shutdown.
 
-A broker is registered fenced. It is unfenced when it asks for it and has applied its registration.
+A broker is registered fenced. It is unfenced when it asks for it and has applied its registration
+and all that was decided before it asked: what it led may have another leader since it was fenced.
 It is fenced when its session ends without a heartbeat, or earlier if it is known to be dead: to
 fence is always safe, for it costs availability only. The controller's own broker has no session
 that ends: it shares the controller's process, and heartbeats are late only if both are. Sessions
@@ -35,11 +36,13 @@ from penstock.coordination.controller.events import (
     Event,
     FeatureSet,
     HeartbeatReceived,
+    Note,
     PartitionState,
     ProducerIdsAllocated,
     SessionsStarted,
     StopAwaited,
     TopicEvent,
+    UnfenceAwaited,
 )
 from penstock.coordination.controller.partition_changes import changed_partitions, events_for
 from penstock.coordination.controller.settings import ControllerSettings
@@ -134,17 +137,24 @@ def decide_heartbeat(
     if command.wants_stop:
         return _decide_stop(state, command, broker, heartbeat, settings)
     events: list[Event] = []
+    notes: list[Note] = [heartbeat]
     if command.wants_fence and not broker.is_fenced:
         broker = broker._replace(is_fenced=True)
         events = [broker, *_without(state, settings, {broker.node_id})]
     elif broker.is_fenced and not command.wants_fence and is_caught_up:
-        broker = broker._replace(is_fenced=False, is_stopping=False)
-        events = [broker, *_with_leaders(state, settings, broker.node_id)]
+        awaited = state.unfences_awaited.get(broker.node_id)
+        if awaited is None:
+            awaited = command.end_offset
+            notes.append(UnfenceAwaited(broker.node_id, awaited))
+        if command.metadata_offset >= awaited:
+            broker = broker._replace(is_fenced=False, is_stopping=False)
+            events = [broker, *_with_leaders(state, settings, broker.node_id)]
+            del notes[1:]
     reply = HeartbeatReply(is_caught_up, broker.is_fenced, may_stop=False)
     word = "fenced at its request" if broker.is_fenced else "unfenced"
     return Outcome(
         tuple(events),
-        (heartbeat,),
+        tuple(notes),
         (Reply(command.caller, reply),),
         story=(Step(_story_key(broker.node_id), word),) if events else (),
     )

@@ -150,7 +150,16 @@ class StopAwaited(NamedTuple):
 
 
 TopicEvent: TypeAlias = TopicSet | TopicDeleted | PartitionSet | PartitionRemoved
-Note: TypeAlias = HeartbeatReceived | SessionsStarted | StopAwaited
+
+
+class UnfenceAwaited(NamedTuple):
+    """A fenced broker serves again when it has applied everything before this offset."""
+
+    node_id: NodeId
+    end_offset: Offset
+
+
+Note: TypeAlias = HeartbeatReceived | SessionsStarted | StopAwaited | UnfenceAwaited
 Event: TypeAlias = (
     TopicEvent
     | ConfigSet

@@ -67,6 +67,7 @@ class ClusterState:
     # Soft state of the active controller
     sessions: dict[NodeId, BrokerSession] = field(default_factory=dict)
     stops_awaited: dict[NodeId, Offset] = field(default_factory=dict)
+    unfences_awaited: dict[NodeId, Offset] = field(default_factory=dict)
 
     def is_active(self, node_id: NodeId) -> bool:
         """Whether a broker may lead partitions and be in sync."""
