@@ -27,6 +27,7 @@ class DurableLog(ReadableLog):
     __slots__ = (
         "_flush_limit",
         "_folder_inode",
+        "_is_cut",
         "_is_name_durable",
         "_is_truncating",
         "_marker_after_flush",
@@ -67,7 +68,8 @@ class DurableLog(ReadableLog):
         self._marker_after_flush: bool | None = None
         self._folder_inode = os.stat(folder).st_ino
         self._is_name_durable = False  # until the first flush: a power cut may take the folder
-        self._is_truncating = False
+        self._is_truncating = False  # planned, or being finished
+        self._is_cut = False  # being finished
         self._flush_limit: Offset | None = None  # for a flush that began before a truncation
 
     @property

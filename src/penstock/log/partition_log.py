@@ -26,7 +26,7 @@ from penstock.log.segment_policy import expired_count
 from penstock.log.segment_swap import Replacement
 from penstock.log.settings import LogSettings, RetentionSettings
 from penstock.log.truncation import Truncation, drop_snapshots
-from penstock.model import NO_OFFSET, NO_TIMESTAMP, Millis, Offset
+from penstock.model import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 
 # Up to this size a start scans the log as quickly as it reads indexes and a snapshot; a broker with
 # thousands of small partitions stops and starts faster without those files.
@@ -217,6 +217,7 @@ class PartitionLog(AppendableLog):
         """Remove what was planned; False when the log has changed meanwhile: plan again."""
         if not truncation.is_ready(self.segments, self.end_offset):
             return False
+        self._is_cut = True
         unlink_at = Millis(now + self.settings.file_delete_delay_ms)
         cut, end_offset = truncation.cut, truncation.end_offset
         if cut is None:
@@ -235,9 +236,23 @@ class PartitionLog(AppendableLog):
         self.end_offset = end_offset
         self.set_high_watermark(self.high_watermark)
         self.producers.on_high_watermark(self.high_watermark)
-        self._is_truncating = False
+        self._is_truncating = self._is_cut = False
         self._reset_to = None
         return True
+
+    def start_epoch(self, epoch: LeaderEpoch) -> None:
+        """This broker leads from the log's end on: it keeps what another leader had it remove."""
+        self.give_up_truncation()
+        super().start_epoch(epoch)
+
+    def give_up_truncation(self) -> None:
+        """Keep what was planned to be removed: the leader was replaced before anything was.
+
+        One that failed in the middle stays: only the next one can complete it.
+        """
+        if not self._is_cut:
+            self._is_truncating = False
+            self._reset_to = None
 
     def truncate_to(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
         """Plan, prepare and finish a truncation here and now."""

@@ -71,6 +71,7 @@ class FollowedPartition:
         self.phase: FollowerPhase = (
             FollowerPhase.FLUSHING if partition.waits_for_flush else FollowerPhase.FETCHING
         )
+        partition.log.give_up_truncation()  # which an earlier leader asked for
         partition.on_copy_flushed = self._on_flushed
         self._on_ready = on_ready  # it may be fetched again
         self._clock = clock
