@@ -28,6 +28,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -218,6 +219,7 @@ class Scene:
     def __init__(self, bootstrap: str, folder: Path, master: str = "local[2]") -> None:
         self.bootstrap = bootstrap
         self.topic = f"sink-{random.randrange(1 << 30)}"
+        self.source: str | None = None  # a topic to be read instead of the files
         self._folder = folder
         self._master = master
         self._starts = 0
@@ -232,6 +234,17 @@ class Scene:
             path = folder / "input" / f"{group:04d}.parquet"
             pq.write_table(pa.table({"key": keys, "value": values}), path)
             os.utime(path, (1_700_000_000 + group, 1_700_000_000 + group))  # read in this order
+
+    def fill_source(self) -> None:
+        """Write the rows to a topic, which is to be streamed instead of the files."""
+        self.source = f"source-of-{self.topic}"
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(self.source, PARTITIONS)])[self.source].result(60)
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20})
+        for number in range(group_size() * GROUPS):
+            producer.produce(self.source, str(number), key=f"key-{number % 997}")
+            producer.poll(0)
+        assert producer.flush(60) == 0
 
     @property
     def sink_name(self) -> str:
@@ -251,6 +264,8 @@ class Scene:
                 "input": str(self._folder / "input"),
                 "checkpoint": str(self._folder / "checkpoint"),
                 "folder": str(self._folder / "local"),
+                "source": self.source,
+                "offsets_max": group_size(),
                 "point": point,
                 "batch": batch,
                 "timeout_ms": TIMEOUT_MS,
@@ -350,6 +365,30 @@ def test_brokers_of_a_cluster_die_while_batches_are_written(
             assert driver.lines_until(lambda line: line == "done") == "done"
             driver.kill()
             check(reader)
+
+
+def test_brokers_of_a_cluster_die_while_a_topic_is_streamed_into_another(tmp_path: Path) -> None:
+    rng = random.Random()
+    with EmbeddedCluster() as cluster:
+        scene = Scene(cluster.bootstrap, tmp_path)
+        scene.fill_source()
+        assert scene.source is not None
+        with Reader(cluster.bootstrap, scene.topic) as reader:
+            driver = scene.start()
+            for batch in (1, 3, 5):
+                start = f"batch {batch}"
+                assert driver.lines_until(partial(eq, start)) == start
+                killed = cluster.leader(scene.source, rng.randrange(PARTITIONS))
+                time.sleep(rng.random() * 0.8)
+                cluster.kill(killed)
+                time.sleep(rng.random() * 3)
+                cluster.restart(killed)
+                cluster.wait_in_sync(scene.source)
+            assert driver.lines_until(lambda line: line == "done") == "done"
+            driver.kill()
+            reader.catch_up()
+            assert reader.failure is None
+            assert sorted(reader.values) == list(range(group_size() * GROUPS))
 
 
 def leader_of(cluster: EmbeddedCluster, scene: Scene, internal: str | None) -> int:
