@@ -1,4 +1,4 @@
-"""A Spark driver to be killed: streams files into a topic, and stops at a given point.
+"""A Spark driver to be killed: streams files or a topic into a topic, and stops at a given point.
 
 It has one JSON argument. It prints `batch N` when a batch starts, and `at POINT` where it waits to
 be killed. Run by test_spark_exactly_once.py.
@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark import WriteRequest, batch_transaction, exactly_once, session
 
@@ -38,11 +38,9 @@ def main(arguments: dict[str, Any]) -> None:
         tell(f"batch {batch_id}")
         sink(frame.repartition("key"), batch_id)  # a shuffle, so that the layout is not the files'
 
+    rows = files(spark, arguments) if arguments["source"] is None else records(spark, arguments)
     query = (
-        spark.readStream.schema("key string, value string")
-        .option("maxFilesPerTrigger", 1)
-        .parquet(arguments["input"])
-        .writeStream.foreachBatch(write)
+        rows.writeStream.foreachBatch(write)
         .option("checkpointLocation", arguments["checkpoint"])
         .trigger(availableNow=True)
         .start()
@@ -50,6 +48,22 @@ def main(arguments: dict[str, Any]) -> None:
     query.awaitTermination()
     tell("done")
     spark.stop()
+
+
+def files(spark: SparkSession, arguments: dict[str, Any]) -> DataFrame:
+    reader = spark.readStream.schema("key string, value string")
+    return reader.option("maxFilesPerTrigger", 1).parquet(arguments["input"])
+
+
+def records(spark: SparkSession, arguments: dict[str, Any]) -> DataFrame:
+    reader = spark.readStream.format("penstock").option("subscribe", arguments["source"])
+    return (
+        reader.option("kafka.bootstrap.servers", arguments["bootstrap"])
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", arguments["offsets_max"])
+        .load()
+        .selectExpr("CAST(key AS string) AS key", "CAST(value AS string) AS value")
+    )
 
 
 def stop_at(point: str | None, batch: int) -> None:

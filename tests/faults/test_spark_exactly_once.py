@@ -28,6 +28,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -38,7 +39,10 @@ from penstock.link.blocking import BlockingCluster
 from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import Isolation, end_offsets, partitions_of
 from penstock.model import Offset, TopicPartition
+from penstock.protocol.java_hash import java_hash
+from penstock.spark.batch_transaction import PREFIX
 from penstock.testing.embedded import EmbeddedBroker
+from penstock.testing.embedded_cluster import EmbeddedCluster
 from tests.support.apache_kafka import ApacheKafka, PeerUnavailableError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -50,6 +54,7 @@ PARTITIONS = 4
 LINE_SECONDS_MAX = 400
 TIMEOUT_MS = 300_000
 COMMITTED = Isolation.READ_COMMITTED
+TRANSACTIONS, OFFSETS = "__transaction_state", "__consumer_offsets"
 POINTS = ("before the marker", "after the marker", "after the ending")
 # A restart never has the layout of the run before it.
 LAYOUTS = ({"shuffles": 2, "adaptive": True}, {"shuffles": 5, "adaptive": False})
@@ -214,11 +219,12 @@ class Scene:
     def __init__(self, bootstrap: str, folder: Path, master: str = "local[2]") -> None:
         self.bootstrap = bootstrap
         self.topic = f"sink-{random.randrange(1 << 30)}"
+        self.source: str | None = None  # a topic to be read instead of the files
         self._folder = folder
         self._master = master
         self._starts = 0
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(60)
+        admin.create_topics([NewTopic(self.topic, PARTITIONS)])[self.topic].result(60)
         for name in ("input", "local"):
             (folder / name).mkdir()
         for group in range(GROUPS):
@@ -228,6 +234,23 @@ class Scene:
             path = folder / "input" / f"{group:04d}.parquet"
             pq.write_table(pa.table({"key": keys, "value": values}), path)
             os.utime(path, (1_700_000_000 + group, 1_700_000_000 + group))  # read in this order
+
+    def fill_source(self) -> None:
+        """Write the rows to a topic, which is to be streamed instead of the files."""
+        self.source = f"source-of-{self.topic}"
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(self.source, PARTITIONS)])[self.source].result(60)
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20})
+        for number in range(group_size() * GROUPS):
+            producer.produce(self.source, str(number), key=f"key-{number % 997}")
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    @property
+    def sink_name(self) -> str:
+        """The transactional id of the sink, and the group of its marker; once a batch began."""
+        metadata = json.loads((self._folder / "checkpoint" / "metadata").read_text())
+        return f"{PREFIX}{self.topic}.{metadata['id']}"
 
     def start(self, point: str | None = None, batch: int = -1) -> Driver:
         """A driver on the same checkpoint, with another layout than the one before."""
@@ -241,6 +264,8 @@ class Scene:
                 "input": str(self._folder / "input"),
                 "checkpoint": str(self._folder / "checkpoint"),
                 "folder": str(self._folder / "local"),
+                "source": self.source,
+                "offsets_max": group_size(),
                 "point": point,
                 "batch": batch,
                 "timeout_ms": TIMEOUT_MS,
@@ -316,6 +341,63 @@ def test_the_broker_dies_while_batches_are_written(tmp_path: Path) -> None:
             assert driver.lines_until(lambda line: line == "done") == "done"
             driver.kill()
             check(reader)
+
+
+@pytest.mark.parametrize("victim", [TRANSACTIONS, OFFSETS, None], ids=str)
+def test_brokers_of_a_cluster_die_while_batches_are_written(
+    tmp_path: Path, victim: str | None
+) -> None:
+    """The coordinator of the sink's transactions, that of its marker, or the leader of its rows."""
+    rng = random.Random()
+    with EmbeddedCluster() as cluster:
+        scene = Scene(cluster.bootstrap, tmp_path)
+        with Reader(cluster.bootstrap, scene.topic) as reader:
+            driver = scene.start()
+            for batch in (1, 3, 5):
+                start = f"batch {batch}"
+                assert driver.lines_until(partial(eq, start)) == start
+                killed = leader_of(cluster, scene, victim)
+                time.sleep(rng.random() * 0.8)
+                cluster.kill(killed)
+                time.sleep(rng.random() * 3)  # batches continue meanwhile, or wait
+                cluster.restart(killed)
+                cluster.wait_in_sync(scene.topic)
+            assert driver.lines_until(lambda line: line == "done") == "done"
+            driver.kill()
+            check(reader)
+
+
+def test_brokers_of_a_cluster_die_while_a_topic_is_streamed_into_another(tmp_path: Path) -> None:
+    rng = random.Random()
+    with EmbeddedCluster() as cluster:
+        scene = Scene(cluster.bootstrap, tmp_path)
+        scene.fill_source()
+        assert scene.source is not None
+        with Reader(cluster.bootstrap, scene.topic) as reader:
+            driver = scene.start()
+            for batch in (1, 3, 5):
+                start = f"batch {batch}"
+                assert driver.lines_until(partial(eq, start)) == start
+                killed = cluster.leader(scene.source, rng.randrange(PARTITIONS))
+                time.sleep(rng.random() * 0.8)
+                cluster.kill(killed)
+                time.sleep(rng.random() * 3)
+                cluster.restart(killed)
+                cluster.wait_in_sync(scene.source)
+            assert driver.lines_until(lambda line: line == "done") == "done"
+            driver.kill()
+            reader.catch_up()
+            assert reader.failure is None
+            assert sorted(reader.values) == list(range(group_size() * GROUPS))
+
+
+def leader_of(cluster: EmbeddedCluster, scene: Scene, internal: str | None) -> int:
+    """The broker that leads a partition of the topic, or that of the sink in an internal one."""
+    if internal is None:
+        return cluster.leader(scene.topic, random.randrange(PARTITIONS))
+    with BlockingCluster(cluster.bootstrap) as connected:
+        partitions = len(connected.run(partitions_of([internal])))
+    return cluster.leader(internal, java_hash(scene.sink_name) % partitions)
 
 
 def test_executors_die_while_batches_are_written(tmp_path: Path) -> None:

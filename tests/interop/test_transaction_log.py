@@ -71,6 +71,7 @@ def history() -> list[Event]:
         now=after(2),
     )
     done = completed(preparing, after(3))
+    assert done.last_producer_epoch != NO_PRODUCER_EPOCH, "a tag that Apache Kafka does not know"
     return [
         *(TransactionSet(each) for each in (empty, ongoing, preparing, done)),
         TransactionalIdExpired("orders-1"),

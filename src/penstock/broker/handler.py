@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.broker.broker import Broker
     from penstock.broker.permissions import Rule
+    from penstock.broker.refused_batches import RefusedBatches
     from penstock.protocol.api import Api
     from penstock.protocol.message import Message
 
@@ -116,7 +117,15 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 class Client:
     """The client of a connection. Its client id may differ by request."""
 
-    __slots__ = ("header_tails", "host", "listener", "on_closed", "port", "principal")
+    __slots__ = (
+        "header_tails",
+        "host",
+        "listener",
+        "on_closed",
+        "port",
+        "principal",
+        "refused_batches",
+    )
 
     def __init__(
         self, host: str, port: int, *, listener: str = "PLAINTEXT", principal: str = ANONYMOUS
@@ -128,6 +137,7 @@ class Client:
         self.listener: str = listener
         self.principal: str = principal
         self.on_closed: Callable[[], None] | None = None  # called when the connection has ended
+        self.refused_batches: RefusedBatches | None = None  # None: none was refused
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -64,6 +64,12 @@ class ProducerState(NamedTuple):
     def last_sequence(self) -> SequenceNumber:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
+    def next_sequence(self, producer_epoch: int) -> int:
+        """The sequence number that its next batch starts with; a new epoch starts at 0."""
+        if producer_epoch != self.producer_epoch:
+            return 0
+        return (self.last_sequence + 1) & _SEQUENCE_MASK
+
 
 class ActiveProducer(NamedTuple):
     """A row of DescribeProducers."""
@@ -85,6 +91,11 @@ class EndedTransaction(NamedTuple):
     aborted: bool
 
 
+def is_later_sequence(sequence: int, other: int) -> bool:
+    """Whether a sequence number comes after another; after the largest one comes 0."""
+    return 0 < (sequence - other) & _SEQUENCE_MASK <= _SEQUENCE_MASK >> 1
+
+
 def check_epoch(producer: ProducerState, header: BatchHeader) -> None:
     if header.producer_epoch < producer.producer_epoch:
         raise Refused(
@@ -98,10 +109,7 @@ def check_sequence(producer: ProducerState, header: BatchHeader) -> None:
     """Batches of an epoch follow each other without a gap, and a new epoch starts at 0."""
     if producer.producer_epoch == NO_PRODUCER_EPOCH:
         return
-    if header.producer_epoch != producer.producer_epoch:
-        expected = 0
-    else:
-        expected = (producer.last_sequence + 1) & _SEQUENCE_MASK
+    expected = producer.next_sequence(header.producer_epoch)
     if header.base_sequence != expected:
         raise Refused(
             ErrorCode.out_of_order_sequence_number,

@@ -181,6 +181,7 @@ topic_partitions = st.builds(
     producer_id=st.integers(0, 2**63 - 1),
     epoch=st.integers(0, 32767),
     next_producer_id=st.integers(-1, 2**63 - 1),
+    last_epoch=st.integers(-1, 32766),
     state=st.sampled_from([TransactionState.ONGOING, TransactionState.PREPARE_ABORT]),
 )
 def test_what_is_written_is_read_back(
@@ -188,6 +189,7 @@ def test_what_is_written_is_read_back(
     producer_id: int,
     epoch: int,
     next_producer_id: int,
+    last_epoch: int,
     state: TransactionState,
 ) -> None:
     transaction = replace(
@@ -195,6 +197,7 @@ def test_what_is_written_is_read_back(
         producer_id=ProducerId(producer_id),
         producer_epoch=ProducerEpoch(epoch),
         next_producer_id=ProducerId(next_producer_id),
+        last_producer_epoch=ProducerEpoch(last_epoch),
         partitions=partitions,
         state=state,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, Producer
 
 from tests.support.cluster_load.client import WORK_S, Client
-from tests.support.history import Outcome, Produced, Transaction
+from tests.support.history import UNKNOWN_OFFSET, Outcome, Produced, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,15 +21,21 @@ TRANSACTION_GAP_S = 0.03
 ABORT_EACH = 5
 SETTINGS = {
     "enable.idempotence": True,
-    # One request at a time. A broker that becomes leader between two of them refuses the first, so
-    # the second is out of order; librdkafka then sends under a new epoch what other brokers may
-    # have stored, because it takes NOT_LEADER_OR_FOLLOWER for "not stored".
-    "max.in.flight.requests.per.connection": 1,
     "linger.ms": 2,
     "socket.timeout.ms": 5_000,
     "retry.backoff.ms": 50,
     "log_level": 0,
 }
+
+
+def offset_of(message: Any) -> int:
+    """Where a message was stored; UNKNOWN_OFFSET if the library does not know.
+
+    It takes the acknowledgement of a batch for that of earlier ones that have none, without their
+    offsets.
+    """
+    offset = message.offset()
+    return UNKNOWN_OFFSET if offset is None else int(offset)
 
 
 class Writer(Client):
@@ -62,7 +68,7 @@ class Writer(Client):
 
     def _delivered(self, produced: Produced, error: Any, message: Any) -> None:
         if error is None:
-            produced.outcome, produced.offset = Outcome.ACKNOWLEDGED, message.offset()
+            produced.outcome, produced.offset = Outcome.ACKNOWLEDGED, offset_of(message)
             self.acknowledged += 1
         else:
             self.errors.append(str(error))
@@ -142,7 +148,7 @@ class TransactionalWriter(Client):
 
     def _delivered(self, produced: Produced, error: Any, message: Any) -> None:
         if error is None:
-            produced.outcome, produced.offset = Outcome.ACKNOWLEDGED, message.offset()
+            produced.outcome, produced.offset = Outcome.ACKNOWLEDGED, offset_of(message)
         self.history.add(produced)
 
 

@@ -7,6 +7,7 @@ what readers saw. Unknown outcomes stay unknown: the checker accepts both.
 
 from tests.support.history.checker import check
 from tests.support.history.record import (
+    UNKNOWN_OFFSET,
     Changed,
     Committed,
     Fetched,
@@ -21,6 +22,7 @@ from tests.support.history.record import (
 )
 
 __all__ = [
+    "UNKNOWN_OFFSET",
     "Changed",
     "Committed",
     "Fetched",

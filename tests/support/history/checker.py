@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tests.support.history.record import (
+    UNKNOWN_OFFSET,
     Changed,
     Committed,
     Fetched,
@@ -103,7 +104,7 @@ def _acknowledged_is_at_its_offset(history: History, *, reads_are_complete: bool
                     f"{produced.value} was acknowledged at {produced.topic}-{produced.partition}"
                     f" offset {produced.offset}, and is lost"
                 )
-        elif produced.offset not in (-1, offset):
+        elif produced.offset not in (UNKNOWN_OFFSET, offset):
             yield (
                 f"{produced.value} was acknowledged at offset {produced.offset} and is at {offset}"
             )

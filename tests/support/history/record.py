@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+UNKNOWN_OFFSET = -1
+
+
 class Outcome(StrEnum):
     """What the client knows of an operation."""
 
@@ -29,7 +32,7 @@ class Produced:
     partition: int
     value: str
     outcome: Outcome = Outcome.UNKNOWN
-    offset: int = -1  # where it is, if acknowledged
+    offset: int = UNKNOWN_OFFSET  # where it is, if acknowledged and known
     transaction: str | None = None  # the transaction that it is part of
 
 

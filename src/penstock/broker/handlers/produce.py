@@ -15,6 +15,7 @@ from penstock.broker import admission
 from penstock.broker.admission import RefusedRecords
 from penstock.broker.handler import (
     Answer,
+    Client,
     Context,
     Disconnect,
     Handler,
@@ -26,6 +27,7 @@ from penstock.broker.metadata_image import INTERNAL_TOPICS
 from penstock.broker.partition_lookup import current_leader, endpoints_of, find_partition
 from penstock.broker.permissions import AllOf, Operation, on_each_topic, on_transactional_id
 from penstock.broker.quotas import QuotaKind
+from penstock.broker.refused_batches import RefusedBatches, header_of_refused
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
@@ -44,6 +46,7 @@ from penstock.protocol.messages.produce import (
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
+    from penstock.log.producer_state import ProducerState
 
 ABORTABLE_FROM: Final = 11  # TRANSACTION_ABORTABLE
 VERIFY_TRIES_MAX: Final = 3
@@ -62,6 +65,8 @@ class _Write:
     """One partition of a request on its way from bytes to a result."""
 
     __slots__ = (
+        "_client",
+        "_key",
         "batch",
         "end_offset",
         "header",
@@ -79,7 +84,9 @@ class _Write:
     must_open: bool
     partition: Partition
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, client: Client, key: TopicKey, index: int) -> None:
+        self._client = client
+        self._key = key
         self.index = index
         self.end_offset = Offset(0)
         self.is_stale: bool = True  # what the coordinator said of its transaction does not hold
@@ -104,9 +111,16 @@ class _Write:
         self.partition, self.batch = partition, records
         self.leader_epoch = partition.leader_epoch
         self.header, self.must_open = partition.admission.check(records, now)
+        if self._client.refused_batches is not None:
+            self._client.refused_batches.check((self._key, self.index), self.header, self.producer)
         return not (
             self.must_open or (self.header.attributes & TRANSACTIONAL and self.is_unverified)
         )
+
+    @property
+    def producer(self) -> ProducerState | None:
+        """What the partition knows of its producer."""
+        return self.partition.log.producers.producers.get(ProducerId(self.header.producer_id))
 
     @property
     def is_unverified(self) -> bool:
@@ -114,7 +128,7 @@ class _Write:
         header = self.header
         if not header.attributes & TRANSACTIONAL:
             return False
-        producer = self.partition.log.producers.producers.get(ProducerId(header.producer_id))
+        producer = self.producer
         return (
             producer is None
             or producer.transaction_start < 0
@@ -148,10 +162,18 @@ class _Write:
         )
         return self.end_offset <= partition.log.high_watermark
 
-    def refuse(self, error: Refused | OSError) -> None:
-        """Keep the code and message for the response, not the error: its frames hold buffers."""
+    def refuse(self, error: Refused | OSError, header: BatchHeader | None) -> None:
+        """Keep the code and message for the response, not the error: its frames hold buffers.
+
+        `header` is that of its batch, if that can be read.
+        """
         if isinstance(error, OSError):
             error = Refused(ErrorCode.kafka_storage_error, f"the log: {error.strerror}")
+        if header is not None:
+            client = self._client
+            if client.refused_batches is None:
+                client.refused_batches = RefusedBatches()
+            client.refused_batches.add((self._key, self.index), header, error.code)
         indexes = error.indexes if isinstance(error, RefusedRecords) else ()
         self.result = ProducedPartition(
             self.index,
@@ -175,7 +197,7 @@ def produce(context: Context, request: ProduceRequest) -> Answer[ProduceResponse
     for key, partitions in request.topics:
         row: list[_Write] = []
         for index, records in partitions:
-            row.append(write := _Write(index))
+            row.append(write := _Write(context.client, key, index))
             try:
                 partition = find_partition(broker, key, index)
                 if not write.admit(partition, records, acks, now):
@@ -183,7 +205,7 @@ def produce(context: Context, request: ProduceRequest) -> Answer[ProduceResponse
                 elif not write.append(now):
                     uncommitted.append(write)
             except (Refused, OSError) as error:
-                write.refuse(error)
+                write.refuse(error, header_of_refused(records))
         writes.append((key, row))
     if broker.quotas.limits_bytes:
         context.throttle_ms = _charge(context, request)
@@ -277,7 +299,7 @@ class _Waiting:
             return  # the response has left: the request timed out
         self._left.discard(write)
         if refusal is not None:
-            write.refuse(refusal)
+            write.refuse(refusal, write.header)
         if not self._left:
             self._finish()
 
@@ -287,7 +309,8 @@ class _Waiting:
                 Refused(
                     ErrorCode.request_timed_out,
                     "appended, but not committed on all in-sync replicas within the timeout",
-                )
+                ),
+                write.header,
             )
         self._left.clear()
         self._finish()
@@ -323,7 +346,7 @@ async def _append_held(
                 if not write.append(now):
                     uncommitted.append(write)
             except (Refused, OSError) as error:
-                write.refuse(error)
+                write.refuse(error, write.header)
     held_response.release()
     response: ProduceResponse | None = await result_of(
         _answer(context, request, writes, uncommitted)
@@ -340,7 +363,7 @@ async def _open(context: Context, write: _Write, now: Millis) -> None:
         write.batch = await broker.opening.run(memory_bytes, work)
         write.header = read_header(write.batch)  # it may have been compressed again
     except Refused as refusal:
-        write.refuse(refusal)
+        write.refuse(refusal, write.header)
 
 
 async def _verify(context: Context, request: ProduceRequest, writes: list[_Write]) -> None:
@@ -365,7 +388,7 @@ async def _verify_watched(context: Context, request: ProduceRequest, writes: lis
             await _ask_coordinator(context, request, stale)
         except Refused as refusal:
             for write in stale:
-                write.refuse(_as_producer_sees(refusal, context.api_version))
+                write.refuse(_as_producer_sees(refusal, context.api_version), write.header)
             return
     for write in writes:
         if write.is_unverified:
@@ -373,7 +396,8 @@ async def _verify_watched(context: Context, request: ProduceRequest, writes: lis
                 Refused(
                     ErrorCode.invalid_txn_state,
                     "could not verify the transaction because its markers kept arriving; retry",
-                )
+                ),
+                write.header,
             )
 
 

@@ -1,9 +1,13 @@
-"""The records of `__transaction_state`, byte for byte as Apache Kafka writes and reads them.
+"""The records of `__transaction_state`, as Apache Kafka writes and reads them, with one more tag.
 
 A key names a transactional id; a value is the whole metadata of one, version 0 (classic fields) or
 1 (compact fields, tags at the end). Both are read; version 1 is written, as by a Kafka 4 cluster
 with transaction.version 2. A tombstone removes the id. Keys and values of unknown versions are
 skipped.
+
+The tag that Apache Kafka does not have, and skips, is the last producer epoch. A coordinator that
+takes over needs it to recognize a retry of InitProducerId: without it, a producer whose response
+was lost with the coordinator would be fenced by itself.
 """
 
 from struct import Struct, error
@@ -19,6 +23,7 @@ from penstock.errors import Malformed
 from penstock.machine import JournalRecord
 from penstock.model import (
     NO_PRODUCER,
+    NO_PRODUCER_EPOCH,
     NO_TIMESTAMP,
     Millis,
     ProducerEpoch,
@@ -28,6 +33,7 @@ from penstock.model import (
 from penstock.protocol.varint import read_unsigned_varint, unsigned_varint
 
 _VERSION: Final = Struct(">h")
+_EPOCH: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _KEY: Final = Struct(
@@ -51,6 +57,7 @@ _WRITTEN_VERSION: Final = 1
 _PREVIOUS_PRODUCER_ID_TAG: Final = 0
 _NEXT_PRODUCER_ID_TAG: Final = 1
 _CLIENT_VERSION_TAG: Final = 2
+_LAST_PRODUCER_EPOCH_TAG: Final = 10_000  # far from those that Apache Kafka may add
 _NO_TAGS: Final = b"\x00"
 _NULL_ARRAY: Final = b"\x00"
 
@@ -138,6 +145,8 @@ def _packed_tags(transaction: Transaction) -> bytes:
         tags.append((_NEXT_PRODUCER_ID_TAG, _INT64.pack(transaction.next_producer_id)))
     if transaction.client_version != 0:
         tags.append((_CLIENT_VERSION_TAG, _VERSION.pack(transaction.client_version)))
+    if transaction.last_producer_epoch != NO_PRODUCER_EPOCH:
+        tags.append((_LAST_PRODUCER_EPOCH_TAG, _EPOCH.pack(transaction.last_producer_epoch)))
     packed = [unsigned_varint(len(tags))]
     for tag, value in tags:
         packed += (unsigned_varint(tag), unsigned_varint(len(value)), value)
@@ -163,6 +172,7 @@ def _read_known_value(transactional_id: str, value: bytes, *, is_compact: bool) 
     updated_at, started_at = _TIMES.unpack_from(value, position)
     tags = _read_tags(value, position + _TIMES.size)[0] if is_compact else {}
     client_version = tags.get(_CLIENT_VERSION_TAG)
+    last_epoch = tags.get(_LAST_PRODUCER_EPOCH_TAG)
     return Transaction(
         transactional_id,
         ProducerId(producer_id),
@@ -174,6 +184,9 @@ def _read_known_value(transactional_id: str, value: bytes, *, is_compact: bool) 
         started_at=Millis(started_at) if started_at >= 0 else NO_TIMESTAMP,
         previous_producer_id=_producer_id(tags.get(_PREVIOUS_PRODUCER_ID_TAG)),
         next_producer_id=_producer_id(tags.get(_NEXT_PRODUCER_ID_TAG)),
+        last_producer_epoch=(
+            NO_PRODUCER_EPOCH if last_epoch is None else ProducerEpoch(*_EPOCH.unpack(last_epoch))
+        ),
         client_version=0 if client_version is None else _VERSION.unpack(client_version)[0],
     )
 

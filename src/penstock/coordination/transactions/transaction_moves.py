@@ -102,7 +102,7 @@ class Transaction:
     started_at: Millis = NO_TIMESTAMP
     previous_producer_id: ProducerId = NO_PRODUCER  # before the last change of this record
     next_producer_id: ProducerId = NO_PRODUCER  # in use once the markers are written
-    last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH  # in memory only, as in Apache Kafka
+    last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH  # of a call that its producer may retry
     client_version: int = 0  # 2: the client knows that each end raises its epoch
 
     @property
