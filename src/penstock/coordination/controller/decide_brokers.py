@@ -6,7 +6,7 @@ fence is always safe, for it costs availability only. Sessions are soft state: a
 becomes active gives every broker a whole one.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from functools import partial
 from typing import TypeAlias
 
@@ -45,7 +45,7 @@ from penstock.coordination.controller.settings import ControllerSettings
 from penstock.coordination.controller.state import ClusterState
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Reply, Step
-from penstock.model import Millis, Moment, NodeId, Offset
+from penstock.model import NO_OFFSET, Millis, Moment, NodeId, Offset
 
 ReplicaChange: TypeAlias = Callable[
     [PartitionState, NodeId, IsActive, ElectionRules], PartitionState
@@ -221,10 +221,8 @@ def decide_session_ends(
     """Fence the brokers whose sessions ended, all in one batch."""
     ended = [
         state.brokers[node_id]
-        for node_id, session in state.sessions.items()
-        if node_id in state.brokers
-        and not state.brokers[node_id].is_fenced
-        and now.steady - session.at >= settings.session_timeout_ms
+        for node_id, end in _session_ends(state, settings)
+        if now.steady >= end
     ]
     events: list[Event] = [broker._replace(is_fenced=True) for broker in ended]
     events += _without(state, settings, {broker.node_id for broker in ended})
@@ -234,12 +232,23 @@ def decide_session_ends(
 
 def next_session_end(state: ClusterState, settings: ControllerSettings) -> Millis | None:
     """When the next session ends, if there is no heartbeat before."""
-    ends = [
-        session.at + settings.session_timeout_ms
-        for node_id, session in state.sessions.items()
-        if node_id in state.brokers and not state.brokers[node_id].is_fenced
-    ]
-    return Millis(min(ends)) if ends else None
+    ends = [end for _, end in _session_ends(state, settings)]
+    return min(ends) if ends else None
+
+
+def _session_ends(
+    state: ClusterState, settings: ControllerSettings
+) -> Iterator[tuple[NodeId, Millis]]:
+    """When the sessions of brokers end.
+
+    The controller's own broker runs as long as the controller does, once it has sent a heartbeat:
+    before, it may be a process of the past.
+    """
+    for node_id, session in state.sessions.items():
+        broker = state.brokers.get(node_id)
+        is_own = node_id == settings.node_id and session.metadata_offset != NO_OFFSET
+        if broker is not None and not broker.is_fenced and not is_own:
+            yield node_id, Millis(session.at + settings.session_timeout_ms)
 
 
 def _check_registered(state: ClusterState, node_id: NodeId, epoch: int | None) -> BrokerSet:
