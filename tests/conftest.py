@@ -39,6 +39,9 @@ settings.register_profile(
 )
 settings.load_profile("penstock")
 
+# Tests start hundreds of processes: each would compile all of Penstock again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Spark in this process, and in programs that tests start, waits for its Python on a busy machine.
 os.environ.setdefault("SPARK_TEST_PYTHON", sys.executable)
 os.environ.setdefault(

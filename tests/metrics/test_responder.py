@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import socket
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.metrics.loop_watch import LoopWatch
+from penstock.metrics.loop_watch import IDLE_TICK_S, TICK_S, LoopWatch
 from penstock.metrics.responder import (
     CONNECTIONS_MAX,
     HEAD_BYTES_MAX,
@@ -155,3 +156,22 @@ def test_a_long_turn_of_the_loop_is_seen() -> None:
     turn_max_s, busy_ratio = asyncio.run(work())
     assert turn_max_s > 0.2
     assert 0 < busy_ratio <= 1
+
+
+def test_the_watch_of_an_idle_loop_sleeps_and_that_of_a_busy_one_looks_closely() -> None:
+    async def work() -> tuple[float, float]:
+        watch = LoopWatch()
+        watch.start()
+        for _ in range(100):  # on a busy machine a second may not look idle
+            await asyncio.sleep(0.2)
+            if watch.tick_s == IDLE_TICK_S:
+                break
+        idle_s = watch.tick_s
+        end_at = time.thread_time() + 1.5
+        while time.thread_time() < end_at:
+            sum(range(1_000))
+            await asyncio.sleep(0)
+        watch.stop()
+        return idle_s, watch.tick_s
+
+    assert asyncio.run(work()) == (IDLE_TICK_S, TICK_S)

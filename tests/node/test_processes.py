@@ -23,6 +23,7 @@ from penstock.node.broker_process import BrokerOptions, command_line
 from penstock.node.supervisor import BrokerProcess, CannotStartError
 from penstock.testing.embedded import EmbeddedBroker
 
+IDLE_WAITS_PER_S = 12
 UP = [sys.executable, "-m", "penstock.cli.main", "up", "--kafka-port", "0", "--json", "--no-http"]
 
 
@@ -331,3 +332,19 @@ def test_a_broker_shows_its_listener_and_its_log_folder(tmp_path: Path) -> None:
     assert settings["log.dirs"].value == str(tmp_path)
     assert settings["listeners"].value == f"PLAINTEXT://{broker.bootstrap}"
     assert settings["node.id"].value == "1"
+
+
+def waits_of(pid: int) -> int:
+    """How often the main thread of a process went to sleep."""
+    status = Path(f"/proc/{pid}/task/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
+def test_an_idle_broker_hardly_wakes_up(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        waits_per_s, deadline = IDLE_WAITS_PER_S + 1.0, time.monotonic() + 20
+        while waits_per_s > IDLE_WAITS_PER_S and time.monotonic() < deadline:
+            before, began_at = waits_of(broker.pid), time.monotonic()
+            time.sleep(2)
+            waits_per_s = (waits_of(broker.pid) - before) / (time.monotonic() - began_at)
+    assert waits_per_s <= IDLE_WAITS_PER_S

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.broker.listener import Listener
+    from penstock.metrics.histogram import Histogram
     from penstock.protocol.varint import Buffer
 
 logger: Final = logging.getLogger(__name__)
@@ -69,7 +70,6 @@ class ClientConnection(asyncio.BufferedProtocol):
     """One client: called by the transport, calls handlers."""
 
     __slots__ = (
-        "_counts",
         "_dispatcher",
         "_is_sending_due",
         "_limits",
@@ -92,7 +92,6 @@ class ClientConnection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._dispatcher = listener.dispatcher
-        self._counts = listener.dispatcher.counts
         self._limits = listener.settings
         self._receiver = RequestReceiver(listener.buffers, listener.settings.request_bytes_max)
         self._pending: deque[_Pending] = deque()
@@ -182,9 +181,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         until_s = now_s + TURN_S
         try:
             while not self._pause_reasons and (frame := receiver.next_frame()) is not None:
-                began_s, api = now_s, self._start(frame)
+                began_s, seconds = now_s, self._start(frame)
                 now_s = perf_counter()
-                seconds, spent_s = self._counts.by_api[api].seconds, now_s - began_s
+                spent_s = now_s - began_s
                 seconds.counts[bisect_left(SECONDS, spent_s)] += 1
                 seconds.total += spent_s
                 requests_left -= 1
@@ -220,15 +219,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._pause_reasons &= ~_YIELDED
         self._resume()
 
-    def _start(self, frame: memoryview) -> int:
-        """Let one request take effect; returns its API."""
+    def _start(self, frame: memoryview) -> Histogram:
+        """Let one request take effect; returns what counts the time that this took."""
         self.frame_began_at = None
         context, answer = self._dispatcher.begin(self.client, frame)
         if context.throttle_ms:
             self._throttle(context.throttle_ms)
         if isinstance(answer, Deferred):
             self._defer(context, answer)
-            return context.message.api
+            return context.counts.seconds
         response = self._dispatcher.encode(context, answer)
         if self._pending:
             pending = _Pending(context, None)
@@ -236,7 +235,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._await_turn(pending)
         else:
             self._queue(response)
-        return context.message.api
+        return context.counts.seconds
 
     def _defer(self, context: Context, deferred: Deferred[Any]) -> None:
         pending = _Pending(context, deferred)
@@ -298,7 +297,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 raise result
             pending.response = self._dispatcher.encode(context, result)
             waited_s = perf_counter() - pending.began_s
-            self._counts.by_api[context.message.api].waits.observe(waited_s)
+            context.counts.waits.observe(waited_s)
         except Exception as error:  # noqa: BLE001 - a failure ends its connection, not the broker
             self._fail(error)
             return

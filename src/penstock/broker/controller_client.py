@@ -121,7 +121,8 @@ class ControllerClient:
         row = self._broker.api_table.by_key.get(message.api)
         if row is not None:
             version = row.versions[1]
-        return Context(self._broker, Client(OWN_HOST, 0), "broker", message, version, 0, True)
+        client, counts = Client(OWN_HOST, 0), self._broker.counts.by_api[message.api]
+        return Context(self._broker, client, "broker", message, version, 0, True, counts)
 
     def _handle_here(self, message: Message[Any, Any], request: Any) -> Any:
         context = self._own_context(message)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.broker.broker import Broker
-    from penstock.broker.counts import RequestCounts
+    from penstock.broker.counts import ApiCounts, RequestCounts
     from penstock.broker.stall_watch import StallWatch
     from penstock.protocol.varint import Buffer
 
@@ -51,6 +51,8 @@ class _Route(NamedTuple):
     row: Handler[Any, Any]
     is_flexible: bool  # the request header ends in tagged fields
     has_tags: bool  # the response header does
+    is_controllers: bool  # only the active controller can decide it
+    counts: ApiCounts
 
 
 class Dispatcher:
@@ -90,14 +92,16 @@ class Dispatcher:
         route = self._routes.get((api_key, api_version)) or self._find_route(api_key, api_version)
         if route is None:
             return self._refuse_version(client, api_key, api_version, correlation_id)
-        row, is_flexible, has_tags = route
+        row, is_flexible, has_tags, is_controllers, counts = route
         packed, client_id, position = client.header_tails[is_flexible]
         if frame[HEADER_TAIL_FROM:position] != packed:  # rare: not the same as the last time
             packed, client_id, position = tail = read_header_tail(frame, is_flexible)
             if position <= _CACHED_BYTES_MAX:
                 client.header_tails[is_flexible] = tail
         message = row.message
-        context = Context(broker, client, client_id, message, api_version, correlation_id, has_tags)
+        context = Context(
+            broker, client, client_id, message, api_version, correlation_id, has_tags, counts
+        )
         request = message.read_request(frame, position, api_version)
         # `row.allow` is to be checked here, before anything takes effect.
         if only_forwarded and row.forwards is Forwards.NEVER:
@@ -108,7 +112,7 @@ class Dispatcher:
         began_s = perf_counter() if is_timed else 0.0
         answer: Answer[Any]
         try:
-            if row.forwards is Forwards.WHOLE and not broker.controller.is_active:
+            if is_controllers and not broker.controller.is_active:
                 answer = broker.controller_client.forward(context, request)
             else:
                 answer = row.handle(context, request)
@@ -141,9 +145,8 @@ class Dispatcher:
         """A whole response frame, in buffers; none when there is no response."""
         if response is None:
             return []
-        api = context.message.api
-        if errors := self.counts.by_api[api].read_errors(response):
-            self.counts.note_errors(api, errors)
+        if errors := context.counts.read_errors(response):
+            self.counts.note_errors(context.message.api, errors)
         body = context.message.write_response(response, context.api_version, context.throttle_ms)
         if isinstance(body, bytes):
             return [response_start(context.correlation_id, len(body), context.has_tags) + body]
@@ -158,6 +161,8 @@ class Dispatcher:
             row,
             is_flexible_version(api_key, api_version),
             response_has_tags(api_key, api_version),
+            row.forwards is Forwards.WHOLE,
+            self.counts.by_api[api_key],
         )
         self._routes[api_key, api_version] = route
         return route
@@ -168,7 +173,10 @@ class Dispatcher:
         """Nothing more is read: the rest of the header has an unknown form."""
         if api_key != Api.API_VERSIONS:
             raise Disconnect(f"API {api_key} v{api_version} is not served")
-        context = Context(self._broker, client, None, API_VERSIONS, 0, correlation_id, False)
+        counts = self.counts.by_api[api_key]
+        context = Context(
+            self._broker, client, None, API_VERSIONS, 0, correlation_id, False, counts
+        )
         served = self._broker.api_table.by_key[api_key].advertised
         return context, ApiVersionsResponse(
             ErrorCode.unsupported_version, [ApiVersionRange(api_key, *served)]

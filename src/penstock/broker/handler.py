@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from penstock.broker.broker import Broker
+    from penstock.broker.counts import ApiCounts
     from penstock.broker.permissions import Rule
     from penstock.broker.refused_batches import RefusedBatches
     from penstock.protocol.api import Api
@@ -152,6 +153,7 @@ class Context:
         "client",
         "client_id",
         "correlation_id",
+        "counts",
         "has_tags",
         "message",
         "throttle_ms",
@@ -166,6 +168,7 @@ class Context:
         api_version: int,
         correlation_id: int,
         has_tags: bool,
+        counts: ApiCounts,
     ) -> None:
         self.broker: Broker = broker
         self.client: Client = client
@@ -174,6 +177,7 @@ class Context:
         self.api_version: int = api_version
         self.correlation_id: int = correlation_id
         self.has_tags: bool = has_tags  # the header of its response ends in tagged fields
+        self.counts: ApiCounts = counts  # of its API
         self.throttle_ms: int = 0  # set when a quota is charged: nothing is read for this long
 
     @property

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.05
+ALONE_INTERVAL_S: Final = 1.0  # no broker depends on the heartbeats, nor does the controller here
 PLAINTEXT: Final = 0  # security protocol
 HEARTBEAT_TIMEOUT_MS: Final = 1_000
 
@@ -48,6 +49,7 @@ class BrokerLifecycle:
         incarnation: UUID,
         cluster_id: Callable[[], str],
         applied_offset: Callable[[], Offset],
+        is_alone: Callable[[], bool],
         interval_ms: Millis,
     ) -> None:
         self._controller = controller
@@ -55,6 +57,7 @@ class BrokerLifecycle:
         self._incarnation = incarnation
         self._cluster_id = cluster_id
         self._applied_offset = applied_offset
+        self._is_alone = is_alone
         self._interval_s = interval_ms / 1000
         self._heartbeats: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -137,9 +140,14 @@ class BrokerLifecycle:
 
     async def _send_heartbeats(self) -> None:
         while not self._may_stop.is_set():
-            delay_s = self._interval_s if await self._send_heartbeat() else RETRY_S
-            is_waiting = self.is_fenced and not self.wants_fence
-            await asyncio.sleep(RETRY_S if is_waiting else delay_s)
+            was_received = await self._send_heartbeat()
+            if not was_received or (self.is_fenced and not self.wants_fence):
+                delay_s = RETRY_S
+            elif self._is_alone():
+                delay_s = max(self._interval_s, ALONE_INTERVAL_S)
+            else:
+                delay_s = self._interval_s
+            await asyncio.sleep(delay_s)
 
     async def _send_heartbeat(self) -> bool:
         """Whether the controller received it."""

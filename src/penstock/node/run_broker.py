@@ -286,6 +286,7 @@ class RunningBroker:
             incarnation=uuid4(),
             cluster_id=lambda: self.image.cluster_id or self._identity.cluster_id,
             applied_offset=lambda: self.follower.applied.offset,
+            is_alone=lambda: self.controller.is_active and len(self.image.state.brokers) == 1,
             interval_ms=Millis(self.settings.values.integer("broker.heartbeat.interval.ms")),
         )
 

@@ -18,11 +18,13 @@ _VARLONG_BYTES_MAX: Final = 10
 
 
 def read_unsigned_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A number of up to 32 bits, seven to a byte, lowest first. Most have one or two bytes."""
+    """A number of up to 32 bits, seven to a byte, lowest first. Most have one to three bytes."""
     if position < end and (low := buffer[position]) < 0x80:
         return low, position + 1
-    if position + 1 < end and (high := buffer[position + 1]) < 0x80:
-        return low & 0x7F | high << 7, position + 2
+    if position + 1 < end and (middle := buffer[position + 1]) < 0x80:
+        return low & 0x7F | middle << 7, position + 2
+    if position + 2 < end and (high := buffer[position + 2]) < 0x80:
+        return low & 0x7F | (middle & 0x7F) << 7 | high << 14, position + 3
     return _read_groups(buffer, position, end, _VARINT_BYTES_MAX, 32)
 
 

@@ -14,7 +14,7 @@ from penstock.broker.settings import topic_settings
 from penstock.config.resolve import NO_LAYERS
 from penstock.log import OpenFiles, PartitionLog
 from penstock.log.truncation import Truncation
-from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId
+from penstock.model import LeaderEpoch, Millis, NodeId, TopicId
 from penstock.protocol.batch import read_header, write_leader_fields
 from penstock.protocol.messages.fetch import DivergingEpoch, FetchedPartition
 from penstock.protocol.records import build_batch

@@ -1,6 +1,7 @@
-"""A follower under `flush.messages=1` fetches, and so acknowledges, only past what is on disk."""
+"""How a follower fetches: in turns, and only past what its flush policy has on disk."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -8,12 +9,17 @@ from uuid import UUID
 from penstock.broker.leadership import Leadership
 from penstock.broker.partition import Partition
 from penstock.broker.replication.followed_partition import FollowedPartition, FollowerPhase
-from penstock.broker.replication.replica_fetcher import ReplicaFetcher
+from penstock.broker.replication.replica_fetcher import TURN_BYTES_MAX, ReplicaFetcher
 from penstock.broker.settings import topic_settings
 from penstock.config.resolve import NO_LAYERS
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, NodeId, TopicId
-from penstock.protocol.messages.fetch import FetchingReplica
+from penstock.protocol.messages.fetch import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchingReplica,
+    FetchResponse,
+)
 from penstock.protocol.records import build_batch
 from tests.support.appending import append_batch
 
@@ -128,3 +134,48 @@ def test_a_laxer_policy_takes_effect_when_the_marker_is_gone(tmp_path: Path) -> 
     assert not partition.log.has_synced_marker
     append_batch(partition.log, batch, leader_epoch=LeaderEpoch(0), now=Millis(0))
     assert not partition.waits_for_flush
+
+
+class Followed:
+    """A followed partition that takes records and appends none."""
+
+    is_fetching, state = True, None
+
+    def __init__(self, partition: Partition, on_fetched: Callable[[int], None]) -> None:
+        self.partition = partition
+        self._on_fetched = on_fetched
+
+    def on_fetched(self, row: FetchedPartition, _asked: object) -> None:
+        self._on_fetched(row.partition)
+
+
+def test_a_large_response_is_carried_out_in_several_turns(tmp_path: Path) -> None:
+    partition = follow(tmp_path, Flush())
+    topic_id = partition.topic_id.bytes
+    records = bytes(TURN_BYTES_MAX // 2)
+    rows = [FetchedPartition(index, records=records) for index in range(5)]
+
+    async def scenario() -> list[tuple[int, int]]:
+        fetched: list[tuple[int, int]] = []  # turn, partition
+        turn, is_over = 0, False
+
+        def on_turn() -> None:
+            nonlocal turn
+            turn += 1
+            if not is_over:
+                asyncio.get_running_loop().call_soon(on_turn)
+
+        fetcher = ReplicaFetcher(LEADER, None, lambda _: None, FetchingReplica(FOLLOWER, 1))  # type: ignore[arg-type]  # no socket
+        for index in range(len(rows)):
+            followed: Any = Followed(partition, lambda index: fetched.append((turn, index)))
+            key = topic_id, index
+            fetcher._followed[key] = followed  # noqa: SLF001 - as a fetch that named them
+            fetcher._asked[key] = followed, followed.state  # noqa: SLF001 - likewise
+        on_turn()
+        await fetcher._on_response(FetchResponse(topics=[FetchedTopic(topic_id, rows)]))  # noqa: SLF001 - likewise
+        is_over = True
+        return fetched
+
+    fetched = asyncio.run(scenario())
+    assert [index for _, index in fetched] == [0, 1, 2, 3, 4]
+    assert [turn - fetched[0][0] for turn, _ in fetched] == [0, 0, 1, 1, 2]

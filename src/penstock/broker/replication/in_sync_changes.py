@@ -74,6 +74,7 @@ class InSyncChanges:
         self._pending: dict[Partition, Proposal] = {}
         self._incomplete: dict[Partition, None] = {}  # led here, and not all are in sync
         self._has_pending = asyncio.Event()
+        self._has_incomplete = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, broker_epoch: int) -> None:
@@ -101,10 +102,12 @@ class InSyncChanges:
         for partition in () if topic is None else topic.partitions.values():
             if not _is_complete(partition):
                 self._incomplete[partition] = None
+                self._has_incomplete.set()
 
     async def _find_joining(self) -> None:
         """A follower may have been unfenced, or fenced, since its last fetch."""
         while True:
+            await self._has_incomplete.wait()
             await asyncio.sleep(JOINS_CHECKED_S)
             for number, partition in enumerate(tuple(self._incomplete), 1):
                 if _is_complete(partition):
@@ -114,6 +117,8 @@ class InSyncChanges:
                     self.on_replica_fetch(partition)
                 if number % CHECKED_PER_TURN == 0:
                     await asyncio.sleep(0)
+            if not self._incomplete:
+                self._has_incomplete.clear()
 
     async def _find_lagging(self) -> None:
         while True:

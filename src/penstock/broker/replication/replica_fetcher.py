@@ -38,6 +38,7 @@ logger: Final = logging.getLogger(__name__)
 
 MAX_WAIT_MS: Final = 500
 RESPONSE_BYTES_MAX: Final = 10 << 20
+TURN_BYTES_MAX: Final = 1 << 20  # appended in one turn of the loop, as from a client
 RETRY_MIN_S: Final = 0.02
 RETRY_MAX_S: Final = 1.0
 TIMEOUT_S: Final = 5.0
@@ -142,7 +143,7 @@ class ReplicaFetcher:
             raise Refused(response.error_code, "the session ended")
         self._session_id = response.session_id
         self._asked.update(fetch.named)
-        self._on_response(response)
+        await self._on_response(response)
 
     def _send_another(self) -> None:
         """Something is ready to be fetched: do not wait for the fetch that waits at the leader."""
@@ -196,13 +197,21 @@ class ReplicaFetcher:
             key for key, followed in self._followed.items() if followed.is_fetching
         )
 
-    def _on_response(self, response: FetchResponse) -> None:
+    async def _on_response(self, response: FetchResponse) -> None:
+        """Carry out a response in turns: partitions may change hands between two of them."""
+        turn_bytes = 0
         for topic, rows in response.topics:
             assert isinstance(topic, bytes)
             for row in rows:
                 asked = self._asked.get((topic, row.partition))
-                if asked is not None and self._followed.get((topic, row.partition)) is asked[0]:
-                    asked[0].on_fetched(row, asked[1])
+                if asked is None or self._followed.get((topic, row.partition)) is not asked[0]:
+                    continue
+                size_bytes = len(row.records or b"")
+                if turn_bytes + size_bytes > TURN_BYTES_MAX and turn_bytes:
+                    turn_bytes = 0
+                    await asyncio.sleep(0)
+                turn_bytes += size_bytes
+                asked[0].on_fetched(row, asked[1])
 
 
 def key_of(partition: Partition) -> PartitionKey:

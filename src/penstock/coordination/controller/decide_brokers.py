@@ -49,7 +49,7 @@ from penstock.coordination.controller.settings import ControllerSettings
 from penstock.coordination.controller.state import ClusterState
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Reply, Step
-from penstock.model import Millis, Moment, NodeId, Offset
+from penstock.model import NO_OFFSET, Millis, Moment, NodeId, Offset
 
 ReplicaChange: TypeAlias = Callable[
     [PartitionState, NodeId, IsActive, ElectionRules], PartitionState
@@ -245,9 +245,15 @@ def next_session_end(state: ClusterState, settings: ControllerSettings) -> Milli
 def _session_ends(
     state: ClusterState, settings: ControllerSettings
 ) -> Iterator[tuple[BrokerSet, Millis]]:
+    """When the sessions of brokers end.
+
+    The controller's own broker runs as long as the controller does, once it has sent a heartbeat:
+    before, it may be a process of the past.
+    """
     for node_id, session in state.sessions.items():
         broker = state.brokers.get(node_id)
-        if broker is not None and not broker.is_fenced and node_id != settings.node_id:
+        is_own = node_id == settings.node_id and session.metadata_offset != NO_OFFSET
+        if broker is not None and not broker.is_fenced and not is_own:
             yield broker, Millis(session.at + settings.session_timeout_ms)
 
 

@@ -116,7 +116,8 @@ _PARTITION_HEAD: Final = Struct(
     "i"  # partition
 )
 _ONE_ENTRY: Final = 2
-_NO_TAGS: Final = b"\0\0\0"  # of the partition, the topic, the request
+_TAGS: Final = Struct("3s")  # of the partition, the topic, the request
+_NO_TAGS: Final = (bytes(_TAGS.size),)
 _AFTER_HEAD_BYTES_MIN: Final = 32  # a batch alone takes more
 _ONE_BYTE_MAX: Final = 0x7F  # the largest varint of one byte
 _HEADS_MAX: Final = 10_000  # cached: one per client settings and partition
@@ -147,7 +148,9 @@ def _read_one_partition(frame: memoryview, position: int, by_id: bool) -> Produc
     if size > _ONE_BYTE_MAX:
         size, start = read_unsigned_varint(frame, size_at, len(frame))
     records_end = start + size - 1
-    if size == 0 or frame[records_end:].tobytes() != _NO_TAGS:
+    if size == 0 or len(frame) - records_end != _TAGS.size:
+        return None
+    if _TAGS.unpack_from(frame, records_end) != _NO_TAGS:
         return None
     acks, timeout_ms, topic, partition = head
     row = tuple.__new__(ProducePartition, (partition, frame[start:records_end]))
