@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 TOPICS = 10_000
-BATCH = 500
+BATCH = 100  # topics of one request
 RECORDS = 1_000_000
 MILLION = "million"
 VISITS = 5
@@ -72,7 +72,7 @@ def write_records(bootstrap: str) -> None:
     producer = Producer({**settings, "linger.ms": 20})
     for number in range(RECORDS):
         producer.produce(MILLION, key=b"k%d" % (number % 1000), value=b'{"n": %d}' % number)
-        if number % BATCH == 0:
+        if number % 10_000 == 0:
             producer.poll(0)
     assert producer.flush(120) == 0
 

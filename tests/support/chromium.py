@@ -1,4 +1,4 @@
-"""Headless Chromium for pages of the console. Needs playwright, and Debian's package of Chromium."""
+"""Headless Chromium for pages of the console: playwright, and Debian's package of Chromium."""
 
 from __future__ import annotations
 
