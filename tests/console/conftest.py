@@ -7,6 +7,11 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
+from penstock.client.quarantine import DecodeFailure, OriginalRecord
+from penstock.client.quarantine_writer import QuarantineWriter
+from penstock.model import Millis, Offset
+from penstock.serde.errors import Reason
+from penstock.serde.frame import Side
 from penstock.testing.platform import Platform
 
 Row: TypeAlias = tuple[str | bytes | None, str | bytes | None]
@@ -44,3 +49,22 @@ def write(penstock: Platform) -> Write:
         assert producer.flush(20) == 0
 
     return write_rows
+
+
+def quarantine(
+    bootstrap: str,
+    topic: str,
+    events: Sequence[tuple[Reason, bytes]],
+    *,
+    detail: str = "why",
+    group: str = "billing",
+) -> None:
+    """Write events that a group could not read; all have another key."""
+    writer = QuarantineWriter(bootstrap)
+    for number, (reason, value) in enumerate(events):
+        key, at = b"k%d" % number, Millis(1_700_000_000_000)
+        origin = OriginalRecord(topic, 0, Offset(number), at, key, value)
+        failure = DecodeFailure(reason, detail, Side.VALUE, client=group, at=Millis(5))
+        writer.write(origin, failure)
+    writer.wait()
+    writer.close()

@@ -6,14 +6,12 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.client.quarantine import DecodeFailure, OriginalRecord
-from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.registry import Registry
-from penstock.model import Millis, Offset
 from penstock.schemas.model import SchemaText, SchemaType
 from penstock.serde.errors import Reason
-from penstock.serde.frame import Side, write_prefix
+from penstock.serde.frame import write_prefix
 from penstock.testing.platform import Platform
+from tests.console.conftest import quarantine
 
 READABLE, UNREADABLE = Reason.UNKNOWN_SCHEMA, Reason.UNDECODABLE
 
@@ -23,16 +21,9 @@ def topic(penstock: Platform, registry: Registry) -> str:
     """A topic with three events in quarantine, of which two can be read now."""
     name = penstock.make_topic("poison")
     known = registry.register(f"{name}-value", SchemaText(SchemaType.AVRO, '"string"'))
-    writer = QuarantineWriter(penstock.bootstrap)
-    for offset, (reason, payload) in enumerate(
-        ((READABLE, b"\x02a"), (READABLE, b"\x02b"), (UNREADABLE, b"\xff"))
-    ):
-        value = write_prefix(known.id) + payload
-        origin = OriginalRecord(name, 0, Offset(offset), Millis(1_700_000_000_000), b"k", value)
-        failure = DecodeFailure(reason, "why", Side.VALUE, client="billing", at=Millis(5))
-        writer.write(origin, failure)
-    writer.wait()
-    writer.close()
+    payloads = ((READABLE, b"\x02a"), (READABLE, b"\x02b"), (UNREADABLE, b"\xff"))
+    events = [(reason, write_prefix(known.id) + payload) for reason, payload in payloads]
+    quarantine(penstock.bootstrap, name, events)
     return name
 
 

@@ -213,8 +213,9 @@ def test_one_record_has_its_bytes_and_texts_to_copy(
     page = http.get(f"/topics/{topic}/partitions/0/records/0").json()
     assert page["headers"] == [["source", {"format": "text", "data": "shop"}]]
     assert page["value_hex"] == content.hex()
-    assert [part["what"] for part in page["frame"]] == [
-        "magic 0: an id follows", f"schema id {page['value_schema_id']}", "payload",
+    assert [part["meaning"] for part in page["frame"]] == [
+        "magic 0: an id follows", f"schema id {page['value_schema_id']}",
+        f"payload, {len(content) - 5} bytes",
     ]  # fmt: skip
     assert page["frame"][-1]["until"] == len(content)
     assert page["timestamp_type"] == "create"

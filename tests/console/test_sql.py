@@ -110,6 +110,21 @@ def test_limits_cut_the_result_and_what_is_read(run: Run, orders: str) -> None:
     less = run(f'select count(*) from "{orders}"', limits={"records": 4})
     assert (less.rows, less.truncated) == ([[4]], True)
     assert less.scanned == {orders: "4 of 11"}
+    small = run(f'select repeat(city, 1000) from "{orders}"', limits={"result_bytes": 1})
+    assert small.truncated is True
+
+
+def test_bytes_are_limited_as_decoded_not_as_stored(
+    run: Run, penstock: Platform, write: Write
+) -> None:
+    topic = penstock.make_topic("compressed", partitions=2, settings={"compression.type": "zstd"})
+    for partition in range(2):
+        write(topic, [("k", "x" * 1000)] * 3_000, partition)
+    whole = run(f'select count(*) from "{topic}"')
+    assert (whole.rows, whole.truncated) == ([[6_000]], False)
+    part = run(f'select count(*) from "{topic}"', limits={"scan_bytes": 2_000_000})
+    assert part.truncated is True
+    assert part.rows == [[3_000]]
 
 
 def test_values_without_a_schema_are_text(run: Run, penstock: Platform, write: Write) -> None:

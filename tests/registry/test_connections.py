@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.sync.client import connect as websocket
 
 from penstock.node.http_process import HttpOptions, command_line
 
@@ -107,6 +108,17 @@ def test_empty_lines_do_not_keep_a_connection(start: Callable[..., Any]) -> None
         answer += connection.recv(4096)
     connection.sendall(b"\r\n")
     assert closed(connection) == b""
+
+
+def test_a_websocket_stays_open_although_it_sends_no_further_head(
+    start: Callable[..., Any],
+) -> None:
+    node = start(head_s=0.5)
+    with websocket(f"{node.url.replace('http', 'ws', 1)}/console/live") as page:
+        with pytest.raises(TimeoutError):
+            page.recv(timeout=1.5)
+        page.send("{}")
+        assert "error" in page.recv(timeout=30)
 
 
 def test_a_head_without_end_is_refused(node: Any) -> None:

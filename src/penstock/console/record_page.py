@@ -83,10 +83,7 @@ def _part(part: Annotation) -> dict[str, Any]:
     return {
         "from": part.position,
         "until": part.position + len(part.content),
-        "where": part.where,
-        "what": part.meaning.partition(",")[0],
-        "value": part.meaning,
-        "hex": part.content.hex(),
+        "meaning": part.meaning,
     }
 
 

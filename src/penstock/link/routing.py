@@ -214,23 +214,28 @@ class Routes:
         topics = None if names is None else [MetadataRequestTopic(name) for name in names]
         body = MetadataRequest(topics, allow_auto_topic_creation=False)
         response = yield from self.send_to_any(request_of(METADATA, body, version_min=1))
-        self._read_brokers(response)
-        now = self.clock()
-        metadata = {}
+        metadata = self.remember(response)
         for row in response.topics:
             assert isinstance(row, MetadataTopic), "as read, topics are not shared"
             if row.error_code != ErrorCode.none:
                 raise _topic_refused(row, self._responsive)
-            topic = self._topic(row, now)
-            metadata[topic.name] = self.topics[topic.name] = topic
         return metadata
 
-    def _read_brokers(self, response: MetadataResponse) -> None:
+    def remember(self, response: MetadataResponse) -> dict[str, TopicMetadata]:
+        """The brokers of a response, and its topics that are not refused."""
         self.brokers = {
             NodeId(row.node_id): Address(row.host, row.port) for row in response.brokers
         }
         self.controller = NodeId(response.controller_id)
         self.cluster_id = response.cluster_id
+        now = self.clock()
+        metadata = {}
+        for row in response.topics:
+            assert isinstance(row, MetadataTopic), "as read, topics are not shared"
+            if row.error_code is ErrorCode.none:
+                topic = self._topic(row, now)
+                metadata[topic.name] = self.topics[topic.name] = topic
+        return metadata
 
     def _topic(self, row: MetadataTopic, now: Millis) -> TopicMetadata:
         leaders = {}

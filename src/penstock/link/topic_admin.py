@@ -79,6 +79,7 @@ def describe_topics(
         rows = None if names is None else [MetadataRequestTopic(name) for name in names]
         body = MetadataRequest(rows, allow_auto_topic_creation=False)
         response = yield from routes.send_to_any(request_of(METADATA, body, version_min=4))
+        routes.remember(response)
         topics = []
         for row in response.topics:
             assert isinstance(row, MetadataTopic), "as read, topics are not shared"

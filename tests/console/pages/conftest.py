@@ -6,7 +6,6 @@ something use topics and groups of their own.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -15,16 +14,12 @@ import pytest
 
 from examples.console_shop import write_shop
 from penstock.testing.platform import Platform
+from tests.support.chromium import CHROMIUM, WINDOW, launch
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
-CHROMIUM = shutil.which("chromium")
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 WAIT_MS = 15_000
 CANARY = "<img src=x onerror=window.PWNED=1>"
 REPORT_VIOLATIONS = """
@@ -78,7 +73,7 @@ def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed: make tools")
     with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGUMENTS)
+        browser = launch(running)
         yield browser
         browser.close()
 
@@ -96,8 +91,7 @@ def contexts(browser: Browser) -> Iterator[Callable[[str], BrowserContext]]:
 
     def context(theme: str) -> BrowserContext:
         if theme not in made:
-            size = {"width": 1280, "height": 800}
-            made[theme] = browser.new_context(color_scheme=theme, viewport=size)  # type: ignore[arg-type]  # literals there
+            made[theme] = browser.new_context(color_scheme=theme, viewport=WINDOW)  # type: ignore[arg-type]  # literals there
             made[theme].add_init_script(REPORT_VIOLATIONS)
             made[theme].set_default_timeout(WAIT_MS)
         return made[theme]  # type: ignore[no-any-return]  # playwright may be missing

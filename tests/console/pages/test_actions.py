@@ -6,11 +6,19 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
+from penstock.serde.errors import Reason
+from penstock.serde.frame import write_prefix
 from penstock.testing.platform import Platform
+from tests.console.conftest import quarantine
 from tests.console.pages.conftest import OpenPage, Watch
 
 pytestmark = pytest.mark.slow
 WAIT_S = 20
+KEEP_VERDICTS = """() => {
+  const verdict = document.querySelector(".verdict");
+  window.seen = [];
+  new MutationObserver(() => seen.push(verdict.textContent)).observe(verdict, { childList: true });
+}"""
 
 
 @pytest.fixture
@@ -207,7 +215,50 @@ def test_a_redrive_says_first_what_it_would_send(open_page: OpenPage) -> None:
     page.get_by_role("link", name="orders, partition").first.wait_for()
     assert page.get_by_role("button", name="Send again").is_disabled()
     page.get_by_role("button", name="Show what would be sent").click()
-    page.locator(".verdict.good", has_text="would be sent").wait_for()
+    page.locator(".verdict.good", has_text="0 records would be sent").wait_for()
+    assert page.get_by_role("button", name="Send again").is_disabled()
+
+
+def test_quarantined_records_are_sent_again_with_progress(
+    open_page: OpenPage, console: Platform, http: httpx.Client
+) -> None:
+    topic = make(http, "poisoned")
+    schema = {"schema": '"string"'}
+    known = http.post(f"/subjects/{topic}-value/versions", json=schema).json()["id"]
+    event = (Reason.UNKNOWN_SCHEMA, write_prefix(known) + b"\x02a")
+    quarantine(console.bootstrap, topic, [event] * 40)
+    page = open_page(f"/quarantine/{topic}")
+    page.locator(".event").first.wait_for()
+    page.evaluate(KEEP_VERDICTS)
+    send = page.get_by_role("button", name="Send again")
+    page.get_by_role("button", name="Show what would be sent").click()
+    page.locator(".verdict.good", has_text="40 records would be sent").wait_for()
+    page.get_by_label("Of group").fill("another")
+    assert send.is_disabled()  # what is sent was counted before
+    page.get_by_label("Of group").fill("billing")
+    page.get_by_role("button", name="Show what would be sent").click()
+    page.locator(".verdict.good", has_text="40 records would be sent").wait_for()
+    send.click()
+    page.locator(".verdict.good", has_text="40 records sent").wait_for()
+    assert any(text.startswith("Sending: ") for text in page.evaluate("() => seen"))
+    page.get_by_text("No record here.").wait_for()
+    found = http.post(f"/topics/{topic}/search", json={"limit": 100}).json()
+    assert [record["value"]["data"] for record in found["records"]] == ["a"] * 40
+
+
+def test_a_query_is_cancelled_by_its_button(open_page: OpenPage) -> None:
+    page = open_page("/sql")
+    page.get_by_label("Query").fill("select count(*) from range(1000000000000) a, range(1000000) b")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_text("Running for").wait_for()
+    with page.expect_response(lambda answer: answer.request.method == "DELETE") as cancelled:
+        page.get_by_role("button", name="Cancel").click()
+    assert cancelled.value.status == 204
+    page.get_by_text("The query was cancelled.").wait_for()
+    assert page.get_by_role("button", name="Run").is_enabled()
+    page.get_by_label("Query").fill("select 42 as answer")
+    page.get_by_role("button", name="Run").click()
+    page.locator(".vrow", has_text="42").wait_for()
 
 
 def test_rows_of_a_query_are_shown_and_errors_too(open_page: OpenPage, watch: Watch) -> None:

@@ -1,8 +1,17 @@
 """Every page in both themes: it shows its data, and axe finds no violation."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.console.pages.conftest import OpenPage
+from tests.support.page_measures import NODES_MAX, node_count
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.console.pages.conftest import OpenPage
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
 
@@ -42,10 +51,15 @@ def test_a_page_shows_its_data_and_axe_finds_nothing(
 ) -> None:
     page = open_page(path, theme)
     page.locator("main").get_by_text(text).first.wait_for()
+    check_page(page)
+
+
+def check_page(page: Page) -> None:
+    """No violation, few elements, and nothing wider than the window."""
     page.locator(".state.loading").first.wait_for(state="detached")
     found = axe.Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
-    assert page.evaluate("() => document.querySelectorAll('*').length") < 2500
+    assert node_count(page) < NODES_MAX
     overflow = "() => document.documentElement.scrollWidth - innerWidth"
     assert page.evaluate(overflow) <= 0
 

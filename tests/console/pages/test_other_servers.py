@@ -11,6 +11,7 @@ from penstock.node.http_process import HttpOptions
 from penstock.node.supervisor import HttpProcess
 from penstock.testing.platform import APACHE, Platform
 from tests.console.pages.conftest import Watch
+from tests.console.pages.test_every_page import PAGES, check_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,18 +19,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
 pytestmark = pytest.mark.slow
-ON_KAFKA = [
-    ("", "all have a leader"),
-    ("/topics", "customers"),
-    ("/topics/orders/records", "customer-"),
-    ("/topics/orders/records?partition=1&open=1%3A20", "schema id"),
-    ("/topics/orders/partitions", "average one"),
-    ("/topics/orders/config", "cleanup.policy"),
-    ("/groups", "ledger"),
-    ("/groups/billing", "classic protocol"),
-    ("/schemas/orders-value", "Upgrade order"),
-    ("/quarantine", "unknown_schema"),
-]
 
 
 def test_a_server_that_refuses_changes_shows_no_button_for_one(
@@ -66,16 +55,21 @@ def apache() -> Iterator[Platform]:
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(300)
-def test_pages_show_a_cluster_of_apache_kafka(
+@pytest.mark.timeout(600)
+def test_every_page_shows_a_cluster_of_apache_kafka(
     apache: Platform, contexts: Callable[[str], BrowserContext]
 ) -> None:
     url = apache.registry_url.rstrip("/")
     watch = Watch(url)
-    page = contexts("dark").new_page()
-    watch.add(page)
-    for path, text in ON_KAFKA:
-        page.goto(f"{url}/console{path}")
-        page.locator("main").get_by_text(text).first.wait_for()
+    for theme in ("light", "dark"):
+        page = contexts(theme).new_page()
+        watch.add(page)
+        for path, text in PAGES:
+            page.goto(f"{url}/console{path}")
+            page.locator("main").get_by_text(text).first.wait_for()
+            check_page(page)
+    page.goto(f"{url}/console")
     page.get_by_text("Apache Kafka").wait_for()
+    page.get_by_text("Derived from the offsets of all partitions.").wait_for()
+    page.get_by_text("out: not available").wait_for()
     assert watch.problems == []

@@ -16,7 +16,6 @@ from penstock.link.routing import Routes, operation
 from penstock.link.settings import Address
 from penstock.link.topic_admin import TopicDescription, describe_topics
 from penstock.model import Millis, Offset, TopicPartition
-from penstock.monitor.cluster_requests import request_brokers
 from penstock.protocol.messages.cluster import DescribeClusterResponse
 from penstock.protocol.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
@@ -87,8 +86,7 @@ def survey(
 
     Starts change seldom: `known_starts` are taken if they are of all partitions.
     """
-    cluster.run(request_brokers())
-    topics = cluster.run(describe_topics())
+    topics = cluster.run(describe_topics())  # brings the brokers and leaders for what follows
     led = [
         TopicPartition(topic.name, row.partition)
         for topic in topics

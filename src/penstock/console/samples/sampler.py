@@ -1,5 +1,7 @@
 """Samples the cluster every five seconds for all pages, while a page is open.
 
+Of a large cluster less often: sampling takes a bounded share of a core.
+
 A page that asks gets the last sample, or waits for the first one. When no page has asked for
 `IDLE_S`, sampling stops: a console without open pages costs nothing. The work is done in one
 thread with connections of its own, so that neither the event loop nor the gateway's requests wait.
@@ -7,6 +9,7 @@ thread with connections of its own, so that neither the event loop nor the gatew
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,6 +24,7 @@ from penstock.model import Millis
 logger: Final = logging.getLogger(__name__)
 
 SAMPLE_S: Final = 5.0
+SHARE_MAX: Final = 0.05  # of a core, for sampling
 IDLE_S: Final = 600.0
 STARTS_EVERY: Final = 6  # samples: retention is not that quick
 FIRST_S: Final = 10.0  # how long a page waits for the first sample
@@ -36,6 +40,7 @@ class Sampler:
         self._cluster: BlockingCluster | None = None  # only in the thread
         self._task: asyncio.Task[None] | None = None
         self._asked_s = 0.0
+        self._cpu_s = 0.0  # of the last sample
         self._changed = asyncio.Event()
         self.throughput: Final = Throughput()
         self.latest: ClusterSurvey | None = None
@@ -91,7 +96,8 @@ class Sampler:
                 self.failure = None
             self._changed.set()
             self._changed = asyncio.Event()
-            await asyncio.sleep(max(1.0, SAMPLE_S - (loop.time() - began_s)))
+            next_s = began_s + max(SAMPLE_S, self._cpu_s / SHARE_MAX)
+            await asyncio.sleep(max(1.0, next_s - loop.time()))
 
     # In the thread.
 
@@ -100,7 +106,9 @@ class Sampler:
             self._cluster = self._connect()
         is_due = self.latest is None or self.number % STARTS_EVERY == 0
         known = None if is_due or self.latest is None else self.latest.starts
+        began_s = time.thread_time()
         taken = survey(self._cluster, self._clock, known)
+        self._cpu_s = time.thread_time() - began_s
         if taken.ends is not None:
             ends: dict[str, int] = {}
             for (topic, _), end in taken.ends.items():

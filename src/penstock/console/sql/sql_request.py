@@ -19,7 +19,7 @@ class SqlLimits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     rows: Annotated[int, msgspec.Meta(ge=1, le=ROWS_MAX)] = 1_000  # of the result
     result_bytes: Annotated[int, msgspec.Meta(ge=1, le=32 << 20)] = 8 << 20
     records: Annotated[int, msgspec.Meta(ge=1, le=RECORDS_MAX)] = 1_000_000  # read of a topic
-    scan_bytes: Annotated[int, msgspec.Meta(ge=1, le=SCAN_BYTES_MAX)] = 256 << 20  # of a topic
+    scan_bytes: Annotated[int, msgspec.Meta(ge=1, le=SCAN_BYTES_MAX)] = 256 << 20  # decoded
     memory_mb: Annotated[int, msgspec.Meta(ge=16, le=4096)] = 512  # of DuckDB
     seconds: Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)] = 30.0
 
@@ -47,7 +47,7 @@ class WorkerRequest(msgspec.Struct):
     body: SqlBody
 
 
-class SqlResult(msgspec.Struct):
+class SqlResult(msgspec.Struct, tag="result"):
     """The rows of a query."""
 
     columns: list[dict[str, str]]
@@ -57,7 +57,7 @@ class SqlResult(msgspec.Struct):
     seconds: float
 
 
-class SqlFailure(msgspec.Struct):
+class SqlFailure(msgspec.Struct, tag="failure"):
     """Why there is no result: a status of HTTP, a code and a sentence."""
 
     status: int

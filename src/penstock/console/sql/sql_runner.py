@@ -34,15 +34,13 @@ class SqlRunner:
             raise too_many("too_many_queries", f"{RUNNING_MAX} queries are running; wait for one")
         self._running[query_id] = None
         try:
-            output = await self._output(query_id, body)
+            answer = await self._answer(query_id, body)
         finally:
             del self._running[query_id]
             self._cancelled.discard(query_id)
-        if b'"columns"' not in output[:20]:
-            failure = msgspec.json.decode(output, type=SqlFailure)
-            raise GatewayError(failure.status, failure.code, failure.message)
-        result = msgspec.json.decode(output, type=SqlResult)
-        return {"id": query_id, **msgspec.to_builtins(result)}
+        if isinstance(answer, SqlFailure):
+            raise GatewayError(answer.status, answer.code, answer.message)
+        return {"id": query_id, **msgspec.structs.asdict(answer)}
 
     def cancel(self, query_id: str) -> None:
         """End a query; 404 if there is none of that id."""
@@ -58,7 +56,7 @@ class SqlRunner:
         for query_id in list(self._running):
             self.cancel(query_id)
 
-    async def _output(self, query_id: str, body: SqlBody) -> bytes:
+    async def _answer(self, query_id: str, body: SqlBody) -> SqlResult | SqlFailure:
         pipe = asyncio.subprocess.PIPE
         worker = await asyncio.create_subprocess_exec(
             *_COMMAND, stdin=pipe, stdout=pipe, stderr=pipe
@@ -83,4 +81,5 @@ class SqlRunner:
         if not output:
             last_line = errors.decode(errors="replace").strip().rpartition("\n")[2]
             raise GatewayError(500, "query_failed", f"the query's process ended: {last_line}")
-        return output
+        answer: SqlResult | SqlFailure = msgspec.json.decode(output, type=SqlResult | SqlFailure)
+        return answer

@@ -74,9 +74,11 @@ def read_topic(
                 pages = open_pages(
                     chunk.records, start_offset=position, end_offset=last, aborted=chunk.aborted
                 )
-                batches += [_batch(place, page, reader) for page in pages if len(page)]
+                read = [_batch(place, page, reader) for page in pages if len(page)]
+                batches += read
                 position = min(last, chunk.end_offset)
-                size_bytes += len(chunk.records)
+                # Decoded, because a compressed topic may take many times the memory.
+                size_bytes += sum(batch.nbytes for batch in read)
                 if size_bytes >= limits.scan_bytes:
                     break
         scanned += position - start

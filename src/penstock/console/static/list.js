@@ -15,7 +15,7 @@ const ADDRESS_AFTER_MS = 250;
 export function listPage({ context, what, word, columns, load, text, open, sort, every_ms = 5000, empty, keep = () => true, controls = [] }) {
   const { query, signal, setQuery } = context;
   let order = query.get("sort") ?? sort;
-  let all = [];
+  let all = []; // in the order of `order`
   let rows = [];
   const number = h("span", { class: "muted count", role: "status" });
   const filter = h("input", {
@@ -30,15 +30,20 @@ export function listPage({ context, what, word, columns, load, text, open, sort,
     onSort: (name) => {
       order = name;
       setQuery({ sort: name === sort ? null : name });
+      sortAll();
       show();
     },
     empty: () => (all.length ? h("p", { class: "state empty" }, `No ${word} matches the filter.`) : empty()),
   });
 
+  // Sorting takes longer than filtering, so it is not done for every letter that is typed.
+  function sortAll() {
+    all = sorted(all, columns, order);
+  }
+
   function show() {
     const wanted = filter.value.trim().toLowerCase();
-    const kept = all.filter((row) => keep(row) && (!wanted || text(row).toLowerCase().includes(wanted)));
-    rows = sorted(kept, columns, order);
+    rows = all.filter((row) => keep(row) && (!wanted || text(row).toLowerCase().includes(wanted)));
     setText(number, rows.length === all.length ? plural(all.length, word) : `${rows.length} of ${plural(all.length, word)}`);
     table.showHead(order);
     table.setTotal(rows.length);
@@ -53,6 +58,7 @@ export function listPage({ context, what, word, columns, load, text, open, sort,
     what, signal, every_ms, fills: true, load,
     render: (value) => {
       all = value;
+      sortAll();
       show();
       return table.node.isConnected ? null : table.node;
     },
@@ -61,6 +67,7 @@ export function listPage({ context, what, word, columns, load, text, open, sort,
   const update = (changed) => {
     filter.value = changed.get("q") ?? "";
     order = changed.get("sort") ?? sort;
+    sortAll();
     show();
   };
   return { node: h("div", { class: "fills" }, toolbar, place.node), reload: place.reload, update, show };

@@ -13,7 +13,13 @@ export function show(context) {
   const { topic } = context.params;
   let reasons = [];
   const content = h("div", { class: "stack" });
-  const showAll = (query) => fill(content, redrive(context, topic, reasons, query.get("reason") ?? ""), events(context, topic, reasons, query.get("reason") ?? ""));
+  const showAll = (query) => {
+    const reason = query.get("reason") ?? "";
+    const list = h("div", null);
+    const showEvents = () => fill(list, events(context, topic, reasons, reason));
+    showEvents();
+    fill(content, redrive(context, topic, reasons, reason, showEvents), list);
+  };
   const holder = loaded({
     what: "the quarantine", signal: context.signal,
     load: (signal) => read("/quarantine", signal),
@@ -27,7 +33,8 @@ export function show(context) {
   return { title: `Quarantine of ${topic}`, node: h("div", { class: "page" }, title, holder.node), update: showAll };
 }
 
-function redrive(context, topic, reasons, reason) {
+/** What is sent was counted before: another choice is counted first. */
+function redrive(context, topic, reasons, reason, onSent) {
   const group = h("input", { type: "text", class: "mono", placeholder: "all groups", autocomplete: "off" });
   const to = h("input", { type: "text", class: "mono", placeholder: topic, autocomplete: "off" });
   const result = h("div", { class: "verdict", role: "status" });
@@ -48,8 +55,11 @@ function redrive(context, topic, reasons, reason) {
       const answer = await post(`${path`/quarantine/${topic}/redrive`}${dryRun ? "?dry_run=true" : ""}`, body(id), context.signal);
       const sentence = dryRun ? `${plural(answer.would_send, "record")} would be sent.` : `${plural(answer.sent, "record")} sent.`;
       showResult("good", [sentence, notes(answer)].filter(Boolean).join(" "));
-      send.disabled = false;
-      if (!dryRun) toast(sentence);
+      send.disabled = !dryRun || answer.would_send === 0;
+      if (!dryRun) {
+        toast(sentence);
+        onSent();
+      }
     } catch (error) {
       if (!context.signal.aborted) showResult("bad", error.message);
     } finally {
@@ -58,6 +68,7 @@ function redrive(context, topic, reasons, reason) {
   }
 
   const send = h("button", { class: "primary", "data-changes": true, disabled: true, onclick: () => run(false) }, "Send again");
+  for (const control of [group, to]) control.addEventListener("input", () => (send.disabled = true));
   const total = reasons.reduce((sum, each) => sum + Number(each.count), 0);
   const chosen = reason ? `Records with the reason ${reason}.` : `All ${plural(total, "record")}.`;
   return panel("Send again", h("p", { class: "muted" }, `${chosen} Records whose key has a newer record in the topic are left out.`),

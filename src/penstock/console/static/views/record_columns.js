@@ -4,9 +4,9 @@ import { count, time } from "../format.js";
 import { oneLine } from "../json_view.js";
 
 export const RECORD_COLUMNS = [
-  { name: "timestamp", label: "Time", width: "212px", mono: true, cell: (row) => (row.gap ? "" : time(row.timestamp)) },
+  { name: "timestamp", label: "Time", width: "204px", mono: true, cell: (row) => (row.gap ? "" : time(row.timestamp)) },
   { name: "partition", label: "Partition", width: "84px", right: true, cell: (row) => row.partition },
-  { name: "offset", label: "Offset", width: "112px", right: true, cell: (row) => count(row.offset) },
+  { name: "offset", label: "Offset", width: "minmax(80px, 112px)", right: true, cell: (row) => count(row.offset) },
   { name: "key", label: "Key", width: "minmax(80px, 220px)", mono: true, cell: (row) => (row.gap ? "" : oneLine(row.key)) },
   { name: "value", label: "Value", width: "minmax(120px, 1fr)", mono: true, cell: (row) => (row.gap ? "no record: compacted, or the end of a transaction" : oneLine(row.value)) },
 ];

@@ -91,8 +91,7 @@ function frame(record) {
   }
   const columns = [
     { label: "Bytes", name: "bytes", mono: true, cell: (part) => h("span", { class: "nowrap" }, part.until - part.from === 1 ? part.from : `${part.from}–${part.until - 1}`) },
-    { label: "Part", name: "what", cell: (part) => part.what },
-    { label: "Meaning", name: "value", mono: true, cell: (part) => (part.value === part.what ? "" : part.value) },
+    { label: "Meaning", name: "meaning", cell: (part) => part.meaning },
   ];
   const rest = hex.length > end && h("p", { class: "muted" }, `The first ${count(end)} of ${count(hex.length)} bytes.`);
   return h("div", { class: "stack tight" },
