@@ -24,13 +24,12 @@ from penstock.model import (
     ProducerId,
     SequenceNumber,
 )
-from penstock.protocol.batch import BatchHeader
+from penstock.protocol.batch import SEQUENCE_MASK, BatchHeader
 from penstock.protocol.control_records import Marker
 
 Origin: TypeAlias = Literal["client", "marker", "internal", "replica"]
 
 WINDOW_BATCHES: Final = 5
-_SEQUENCE_MASK: Final = (1 << 31) - 1
 _NO_COORDINATOR: Final = -1
 
 
@@ -47,7 +46,7 @@ class BatchMark(NamedTuple):
 
     @property
     def base_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
 
 
 class ProducerState(NamedTuple):
@@ -101,7 +100,7 @@ def check_sequence(producer: ProducerState, header: BatchHeader) -> None:
     if header.producer_epoch != producer.producer_epoch:
         expected = 0
     else:
-        expected = (producer.last_sequence + 1) & _SEQUENCE_MASK
+        expected = (producer.last_sequence + 1) & SEQUENCE_MASK
     if header.base_sequence != expected:
         raise Refused(
             ErrorCode.out_of_order_sequence_number,
