@@ -194,3 +194,9 @@ def test_lz4_blocks_are_independent() -> None:
     """Java's reader refuses a frame whose blocks refer to earlier ones."""
     flags = bytes(compress(Codec.LZ4, TEXT))[4]
     assert flags & 0x20
+
+
+def test_lz4_without_a_level_is_the_fast_mode_as_in_other_clients() -> None:
+    text = b"".join(b"order %d of customer %d;" % (n, n * 7919 % 100_003) for n in range(20_000))
+    sizes = [len(compress(Codec.LZ4, text, level)) for level in (None, 0, 4)]
+    assert sizes[0] == sizes[1] > sizes[2]

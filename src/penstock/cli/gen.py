@@ -72,11 +72,17 @@ def orders(
     )  # fmt: skip
     written = _write(plan, bootstrap, registry)
     if as_json:
-        show_json({"orders": written.orders, "seconds": round(written.seconds, 3)})
+        show_json(
+            {
+                "orders": written.orders,
+                "seconds": round(written.seconds, 3),
+                "cpu_seconds": round(written.cpu_seconds, 3),
+            }
+        )
         return
     typer.echo(
         f"{written.orders:,} orders in {written.seconds:.1f} s:"
-        f" {written.per_second:,.0f} per second"
+        f" {written.per_second:,.0f} per second, {written.cpu_us:.2f} CPU us each"
     )
 
 

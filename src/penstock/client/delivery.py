@@ -25,6 +25,7 @@ logger: Final = logging.getLogger(__name__)
 
 QUEUE_WAIT_S: Final = 60.0  # how long a full queue may stay full before sending fails
 CLOSE_WAIT_S: Final = 30.0
+STICKY_EVENTS: Final = 500  # without a key, to one partition before the next one
 METADATA_S: Final = 30.0  # how long the number of partitions is cached
 TOPICS_MAX: Final = 1000  # whose number of partitions is cached
 _POLL_S: Final = 0.1
@@ -90,11 +91,32 @@ class Deliveries:
     def _is_complete(self) -> bool:
         return self.delivered + len(self.failures) >= self.sent
 
+    def add(self, count: int) -> int:
+        """Count more records as sent; the number of the first one."""
+        with self._lock:
+            row = self.sent
+            self.sent += count
+            return row
+
+    def on_delivered(self, partition: TopicPartition, count: int, last: Offset | None) -> None:
+        """So many more were written to a partition; `last` is the offset of the last, if known."""
+        with self._lock:
+            self.delivered += count
+            if last is not None:
+                self._last_offsets[partition.topic, partition.partition] = last
+            if self._is_complete():
+                self._changed.notify_all()
+
+    def on_failed(self, errors: Sequence[DeliveryError]) -> None:
+        """These were not written, or that is unknown."""
+        with self._lock:
+            self.failures.extend(errors)
+            if self._is_complete():
+                self._changed.notify_all()
+
     def send_all(self, sender: "RecordSender", records: Sequence[OutgoingRecord]) -> None:
         """Send more records."""
-        with self._changed:
-            row = self.sent
-            self.sent += len(records)
+        row = self.add(len(records))
         try:
             for record in records:
                 sender.produce(record, partial(self._on_delivery, row))
@@ -150,7 +172,7 @@ class RecordSender:
                 now_s = time.monotonic()
                 full_since_s = full_since_s or now_s
                 if now_s - full_since_s > QUEUE_WAIT_S:
-                    raise self._stuck(record.topic) from None
+                    raise stuck_error(record.topic, self._bootstrap) from None
                 self._poll()
             except KafkaException as failure:
                 raise BrokerError(failure.args[0], f"sending to {record.topic}") from None
@@ -159,13 +181,6 @@ class RecordSender:
                     f"the record for {record.topic} is invalid: {invalid}. The topic is text, "
                     "partition and timestamp are integers, header values are bytes"
                 ) from None
-
-    def _stuck(self, topic: str) -> DeliveryError:
-        message = (
-            f"the queue is full and nothing left it for {QUEUE_WAIT_S:.0f} s. "
-            f"Is {self._bootstrap} reachable?"
-        )
-        return DeliveryError(topic, message, retriable=True)
 
     def send(self, record: OutgoingRecord) -> Future[RecordMetadata]:
         """Send a record; the future is where it was written, or raises DeliveryError."""
@@ -226,6 +241,14 @@ class RecordSender:
             # A fatal error, which every record and the transaction get as well.
             logger.debug("polling for delivery reports: %s", failure)
             self._stopping.wait(_POLL_S)
+
+
+def stuck_error(topic: str, bootstrap: str) -> DeliveryError:
+    """A queue stays full."""
+    message = (
+        f"the queue is full and nothing left it for {QUEUE_WAIT_S:.0f} s. Is {bootstrap} reachable?"
+    )
+    return DeliveryError(topic, message, retriable=True)
 
 
 def _header_pairs(record: OutgoingRecord) -> list[tuple[str, bytes | None]]:

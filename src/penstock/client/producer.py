@@ -6,7 +6,8 @@
         producer.send_many(orders).wait()
 
 Deliveries are idempotent and acknowledged by all in-sync replicas unless `settings` say otherwise.
-Thin over librdkafka: `settings` accept all that it can do.
+`settings` are librdkafka's. It sends single events, and all of a transaction; many events go over
+`link` as columns. Switching between the two waits for the other, so that order is kept.
 
 A partitioner is a function of the key's bytes and the number of partitions. `KEY_HASH` is
 librdkafka's own, and the one to use: a key has the same partition in every client with that hash,
@@ -15,42 +16,54 @@ the Java client's default included.
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.client.delivery import (
     CLOSE_WAIT_S,
+    STICKY_EVENTS,
     Deliveries,
     OutgoingRecord,
     RecordHeaders,
     RecordMetadata,
     RecordSender,
 )
+from penstock.client.errors import ClosedError
 from penstock.client.registry import Registry
 from penstock.client.transaction import ProducerTransaction, TransactionalConsumer
 from penstock.closing import Closing
+from penstock.extras import is_installed
+from penstock.link.settings import IDEMPOTENT_PRODUCER
 from penstock.model import Millis
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError
 from penstock.serde.frame import Side
-from penstock.serde.key_value import ManySerializer, iterable_of, row_chunks, serializer_for
+from penstock.serde.key_value import (
+    KeyRows,
+    ManySerializer,
+    RowsGiven,
+    row_chunks,
+    serializer_for,
+)
 from penstock.serde.serializers import Framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.client.column_sender import ColumnSender
     from penstock.client.tracing import Tracing
+    from penstock.serde.framed_column import FramedColumn
 
 
 Partitioner: TypeAlias = Callable[[bytes | None, int], int]
 
-STICKY_EVENTS: Final = 500
 KEY_HASH: Final[Partitioner | None] = None  # events without a key stay together for a while
 MANY_ROWS: Final = 5_000  # are encoded together, and sent all or none
 _NO_KEY: Final = Framed(None)
-_END: Final = object()
 
 
 class RoundRobin:
@@ -116,6 +129,7 @@ class Producer(Closing):
         if transactional_id is not None:
             own["transactional.id"] = transactional_id
         self._sender = RecordSender(bootstrap, own)
+        self._columns = _ColumnsOnDemand(bootstrap, topic, {**IDEMPOTENT_PRODUCER, **own})
         self._transaction = ProducerTransaction(self._sender, transactional_id or "")
 
     def send(
@@ -134,10 +148,12 @@ class Producer(Closing):
         """
         if self._tracing is not None:
             return self._send_traced(self._tracing, value, key, headers, partition, timestamp)
-        framed = self.values.serialize(value)
-        return self._sender.send(
-            self._record(framed, self.keys.serialize(key), headers, partition, timestamp)
-        )
+        framed, framed_key = self.values.serialize(value), self.keys.serialize(key)
+        return self._send(self._record(framed, framed_key, headers, partition, timestamp))
+
+    def _send(self, record: OutgoingRecord) -> Future[RecordMetadata]:
+        self._columns.flush(CLOSE_WAIT_S)  # they have a queue of their own, and came first
+        return self._sender.send(record)
 
     def _send_traced(
         self,
@@ -152,9 +168,7 @@ class Producer(Closing):
         try:
             framed, framed_key = self.values.serialize(value), self.keys.serialize(key)
             headers = tracing.added_to(headers, span)
-            delivery = self._sender.send(
-                self._record(framed, framed_key, headers, partition, timestamp)
-            )
+            delivery = self._send(self._record(framed, framed_key, headers, partition, timestamp))
         except BaseException as error:
             tracing.fail(span, error)
             raise
@@ -188,28 +202,61 @@ class Producer(Closing):
         headers: RecordHeaders,
     ) -> Deliveries:
         deliveries = Deliveries()
-        left = None if keys is None else iter(iterable_of(keys))
-        first_row = 0
+        key_rows = None if keys is None else KeyRows(keys)
+        columns = self._columns.sender()
+        if columns is not None and len(self._sender.kafka):
+            self._sender.flush()  # what was sent one by one has a queue of its own, and came first
         for part in row_chunks(values, MANY_ROWS):
-            framed = self._many_values.serialize_many(part, first_row)
-            framed_keys = self._next_keys(left, len(framed), first_row)
-            records = map(self._record, framed, framed_keys, itertools.repeat(headers))
-            deliveries.send_all(self._sender, list(records))
-            first_row += len(framed)
-        if left is not None and next(left, _END) is not _END:
-            raise ClientError(f"there are more keys than events; all {first_row} events were sent")
+            if columns is None:
+                self._send_one_by_one(deliveries, part, key_rows, headers)
+            else:
+                self._send_columns(columns, deliveries, part, key_rows, headers)
+        if key_rows is not None:
+            key_rows.check_end()
         return deliveries
 
-    def _next_keys(
-        self, keys: Iterator[Any] | None, count: int, first_row: int
-    ) -> Iterable[Framed]:
-        if keys is None:
-            return itertools.repeat(_NO_KEY, count)
-        part = list(itertools.islice(keys, count))
-        if len(part) < count:
-            missing = first_row + len(part)
-            raise ClientError(f"there are fewer keys than events: event {missing} has none")
-        return self._many_keys.serialize_many(part, first_row)
+    def _send_columns(
+        self,
+        columns: "ColumnSender",
+        deliveries: Deliveries,
+        rows: RowsGiven,
+        key_rows: KeyRows | None,
+        headers: RecordHeaders,
+    ) -> None:
+        values = self._many_values.serialize_column(rows, deliveries.sent)
+        count, keys = len(values.contents), None
+        if key_rows is not None:
+            keys = self._many_keys.serialize_column(key_rows.take(count), deliveries.sent)
+        columns.send(deliveries, values, keys, headers, self._chosen_partitions(count, keys))
+
+    def _send_one_by_one(
+        self,
+        deliveries: Deliveries,
+        rows: RowsGiven,
+        key_rows: KeyRows | None,
+        headers: RecordHeaders,
+    ) -> None:
+        """Through librdkafka: in its transactions, and with what only it can do."""
+        values = self._many_values.serialize_many(rows, deliveries.sent)
+        keys: Iterable[Framed] = itertools.repeat(_NO_KEY, len(values))
+        if key_rows is not None:
+            keys = self._many_keys.serialize_many(key_rows.take(len(values)), deliveries.sent)
+        records = map(self._record, values, keys, itertools.repeat(headers))
+        deliveries.send_all(self._sender, list(records))
+
+    def _chosen_partitions(self, count: int, keys: "FramedColumn | None") -> list[int] | None:
+        """By a partitioner of the program's own; None: by the keys."""
+        if self._partitioner is None:
+            return None
+        partitions = self._sender.partition_count(self.topic)
+        contents = itertools.repeat(None, count) if keys is None else keys.contents.to_pylist()
+        chosen = [self._partitioner(key, partitions) for key in contents]
+        outside = [one for one in chosen if not 0 <= one < partitions]
+        if outside:
+            raise ClientError(
+                f"the partitioner chose partition {outside[0]}: {self.topic} has {partitions}"
+            )
+        return chosen
 
     def transaction(self, consumer: TransactionalConsumer | None = None) -> ProducerTransaction:
         """All or nothing: `with producer.transaction(): …` commits at its end, or aborts.
@@ -225,11 +272,15 @@ class Producer(Closing):
 
     def flush(self, timeout_s: float = CLOSE_WAIT_S) -> int:
         """Wait until no event is in flight; returns how many still are when the time is over."""
-        return self._sender.flush(timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        left = self._columns.flush(timeout_s)
+        return left + self._sender.flush(max(0.0, deadline_s - time.monotonic()))
 
     def close(self, timeout_s: float = CLOSE_WAIT_S) -> None:
         """Deliver what is in flight, and stop."""
-        self._sender.close(timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        self._columns.close(timeout_s)
+        self._sender.close(max(0.0, deadline_s - time.monotonic()))
 
     def _record(
         self,
@@ -246,3 +297,50 @@ class Producer(Closing):
             partition = self._partitioner(key.content, count)
         at = None if timestamp is None else Millis(timestamp)
         return OutgoingRecord(self.topic, key.content, value.content, headers, partition, at)
+
+
+class _ColumnsOnDemand:
+    """The sender of columns of one producer, started when the program first sends many events.
+
+    There is none with a transactional id, because a transaction and its sequence numbers are
+    librdkafka's alone; without the extra `arrow`; and with settings that `link` does not have.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, Any]) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._is_decided = False
+        self._is_closed = False
+        self._sender: ColumnSender | None = None
+
+    def sender(self) -> "ColumnSender | None":
+        """The sender, or None if librdkafka is to send the events."""
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError("the producer is closed")
+            if not self._is_decided:
+                self._sender = self._start()
+                self._is_decided = True
+            return self._sender
+
+    def _start(self) -> "ColumnSender | None":
+        if "transactional.id" in self._settings or not is_installed("arrow"):
+            return None
+        from penstock.client.column_sender import ColumnSender  # with the kernels
+        from penstock.client.column_settings import column_settings
+
+        settings = column_settings(self._settings)
+        return None if settings is None else ColumnSender(self._bootstrap, self._topic, settings)
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until all events are delivered or failed; returns how many are not in time."""
+        return 0 if self._sender is None else self._sender.flush(timeout_s)
+
+    def close(self, timeout_s: float) -> None:
+        """Deliver what is queued, and stop."""
+        with self._lock:
+            self._is_closed = True
+        if self._sender is not None:
+            self._sender.close(timeout_s)

@@ -19,6 +19,13 @@ HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", 
 HEADERS_TYPE: Final = pa.list_(HEADER_TYPE)
 
 
+def with_nulls(column: ArrowArray, valid: "ArrowArray | NDArray[Any]") -> ArrowArray:
+    """A column of the valid rows, with nulls inserted for the others."""
+    is_valid = np.asarray(valid)
+    rows = np.cumsum(is_valid) - 1
+    return column.take(pa.array(rows, mask=~is_valid))
+
+
 def packed_bits(flags: NDArray[Any]) -> pa.Buffer:
     """A byte per flag as Arrow stores flags: a bit each."""
     return pa.py_buffer(np.packbits(flags, bitorder="little").data)

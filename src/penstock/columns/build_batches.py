@@ -40,6 +40,7 @@ from penstock.protocol.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
+    SEQUENCE_MASK,
     TRANSACTIONAL,
     BatchHeader,
     seal,
@@ -156,9 +157,6 @@ def _headers(column: ArrowArray) -> tuple[Int64s, BytesLayout, BytesLayout]:
     )
 
 
-SEQUENCE_MASK: Final = 2**31 - 1  # sequences count from 0 again after it
-
-
 @dataclass(frozen=True, slots=True)
 class Framing:
     """How batches are cut and packed."""
@@ -169,6 +167,7 @@ class Framing:
         1_000_000  # uncompressed, header and all; brokers take 1 048 588 at first
     )
     batch_records_max: int = SEQUENCE_MASK
+    single_bytes_max: int = 0  # of a batch with one record that is too large for any other
 
     def __post_init__(self) -> None:
         assert HEADER_BYTES < self.batch_bytes_max <= kernels.RECORD_BYTES_MAX
@@ -258,10 +257,13 @@ def _cut(rows: RowsLayout, order: Int64s, framing: Framing) -> Iterator[_Cut]:
             rows, order, start, framing.batch_bytes_max - HEADER_BYTES, framing.batch_records_max
         )
         if end == start:
+            single_max = framing.single_bytes_max - HEADER_BYTES
+            end, size, max_timestamp = kernels.measure_batch(rows, order, start, single_max, 1)
+        if end == start:
             raise Refused(
                 ErrorCode.message_too_large,
                 f"row {order[start]} makes a batch of {size + HEADER_BYTES} bytes,"
-                f" {framing.batch_bytes_max} are allowed",
+                f" {max(framing.batch_bytes_max, framing.single_bytes_max)} are allowed",
             )
         base_timestamp = int(rows.timestamps[order[start]])
         yield _Cut(end - start, HEADER_BYTES + size, base_timestamp, max_timestamp)

@@ -5,7 +5,7 @@ The time of a run begins when every process has encoded its pool.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from queue import Empty
 from typing import Any, Final, NamedTuple
@@ -22,15 +22,34 @@ _REPORT_S: Final = 0.5
 
 
 class WrittenOrders(NamedTuple):
-    """How many orders were written in which time."""
+    """How many orders were written in which time, and the CPU time of their writers."""
 
     orders: int
     seconds: float
+    cpu_seconds: float
 
     @property
     def per_second(self) -> float:
         """Their rate."""
         return self.orders / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU time of the writers for each."""
+        return self.cpu_seconds / self.orders * 1e6 if self.orders else 0.0
+
+
+class _Progress(NamedTuple):
+    """How far one instance is; `orders` is the reason instead if it failed."""
+
+    instance: int
+    orders: int | str
+    at_s: float
+    cpu_s: float
+
+
+def _progress(instance: int, count: int | str) -> _Progress:
+    return _Progress(instance, count, time.monotonic(), time.process_time())
 
 
 def write_orders(
@@ -50,27 +69,35 @@ def write_orders(
     ]
     for process in processes:
         process.start()
-    written = dict.fromkeys(range(plan.instances), 0)
-    start_s, end_s, failure = float("inf"), 0.0, ""
+    first: dict[int, _Progress] = {}
+    last: dict[int, _Progress] = {}
+    failure = ""
     try:
         while any(process.is_alive() for process in processes) or not reports.empty():
             try:
-                instance, count, at_s = reports.get(timeout=_REPORT_S)
+                report: _Progress = reports.get(timeout=_REPORT_S)
             except Empty:
                 continue
-            if isinstance(count, str):
-                failure = count
+            if isinstance(report.orders, str):
+                failure = report.orders
                 continue
-            if count == 0:
-                start_s = min(start_s, at_s)
-            written[instance], end_s = count, max(end_s, at_s)
-            on_written(sum(written.values()))
+            first.setdefault(report.instance, report)
+            last[report.instance] = report
+            on_written(_total(last))
     finally:
         for process in processes:
             process.join()
     if failure or any(process.exitcode for process in processes):
         raise LabError(failure or "a process that writes orders failed; its last lines are above")
-    return WrittenOrders(sum(written.values()), max(0.0, end_s - start_s))
+    return WrittenOrders(
+        _total(last),
+        max(one.at_s for one in last.values()) - min(one.at_s for one in first.values()),
+        sum(last[number].cpu_s - report.cpu_s for number, report in first.items()),
+    )
+
+
+def _total(reports: Mapping[int, _Progress]) -> int:
+    return sum(report.orders for report in reports.values() if isinstance(report.orders, int))
 
 
 def _write_instance(
@@ -80,10 +107,10 @@ def _write_instance(
         try:
             writer = OrderWriter(plan, cluster, registry)
             ready.wait()
-            reports.put((plan.instance, 0, time.monotonic()))
-            writer.write(lambda count: reports.put((plan.instance, count, time.monotonic())))
+            reports.put(_progress(plan.instance, 0))
+            writer.write(lambda count: reports.put(_progress(plan.instance, count)))
         except threading.BrokenBarrierError:
             return  # another instance reports why
         except (ClientError, Refused, OSError) as error:
-            reports.put((plan.instance, str(error), time.monotonic()))
+            reports.put(_progress(plan.instance, str(error)))
             ready.abort()

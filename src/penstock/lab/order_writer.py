@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.client.registry import Registry
-from penstock.columns.build_batches import SEQUENCE_MASK, Framing, build_batches
+from penstock.columns.build_batches import Framing, build_batches
 from penstock.columns.compiled import Int64s
 from penstock.columns.partitioner import Unkeyed
 from penstock.lab.order_events import ID_PREFIX, NUMBER_DIGITS, order_event
@@ -30,6 +30,7 @@ from penstock.model import Millis, SequenceNumber, TopicPartition
 from penstock.protocol.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
+    SEQUENCE_MASK,
     read_header,
     seal,
     write_header,

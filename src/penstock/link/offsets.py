@@ -125,6 +125,15 @@ def partitions_of(routes: Routes, topics: Iterable[str]) -> Steps[list[TopicPart
     ]
 
 
+@operation
+def partition_count(routes: Routes, topic: str) -> Steps[int]:
+    """How many partitions a topic has, from metadata that may be as old as the settings allow."""
+    topics = yield from routes.with_retries(
+        f"describe {topic}", lambda: routes.topic_metadata([topic]), lambda: None
+    )
+    return len(topics[topic].partitions)
+
+
 def _offsets_request(
     times: Mapping[TopicPartition, Millis], isolation: Isolation
 ) -> Request[ListOffsetsResponse]:

@@ -158,7 +158,9 @@ def worse(first: E | None, second: E | None) -> E | None:
     """The failure to report: one that a retry cannot cure, else the first."""
     if first is None or second is None:
         return first or second
-    is_permanent = not isinstance(second, OSError) and not (
-        isinstance(second, Refused) and second.code.retriable
-    )
-    return second if is_permanent else first
+    return first if is_temporary(second) else second
+
+
+def is_temporary(failure: Exception) -> bool:
+    """Whether a retry may cure it."""
+    return isinstance(failure, OSError) or (isinstance(failure, Refused) and failure.code.retriable)

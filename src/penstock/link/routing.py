@@ -212,7 +212,9 @@ class Routes:
     def request_metadata(self, names: Sequence[str] | None) -> Steps[dict[str, TopicMetadata]]:
         """Request these topics, or all. Raises at the first that is refused."""
         topics = None if names is None else [MetadataRequestTopic(name) for name in names]
-        body = MetadataRequest(topics, allow_auto_topic_creation=False)
+        body = MetadataRequest(
+            topics, allow_auto_topic_creation=self.settings.creates_topics and names is not None
+        )
         response = yield from self.send_to_any(request_of(METADATA, body, version_min=1))
         metadata = self.remember(response)
         for row in response.topics:

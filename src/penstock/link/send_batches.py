@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.operation import Receive, Request, Send, Steps, worse
+from penstock.link.operation import Receive, Request, Send, Steps, is_temporary, worse
 from penstock.link.routing import Routes, operation
-from penstock.link.settings import Address
+from penstock.link.settings import Address, UnreachableError
 from penstock.model import NO_OFFSET, Offset, TopicId, TopicPartition
 from penstock.protocol.batch import read_header
 from penstock.protocol.fields import TopicKey
@@ -53,11 +53,27 @@ class _Lane:
     is_idempotent: bool
     offsets: list[Offset] = field(default_factory=list)
     sent: int = 0  # batches in flight or acknowledged
-    has_failed: bool = False  # one in flight failed; those behind it do not count
+    failure: Refused | OSError | None = None  # of one in flight; those behind it do not count
+    lost: int = 0  # before this one, a batch may be written although it is not acknowledged
 
     @property
     def has_more(self) -> bool:
         return self.sent < len(self.batches)
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.offsets) == len(self.batches)
+
+
+class SentBatches(NamedTuple):
+    """What became of one partition's batches: `offsets` are those of the acknowledged ones.
+
+    Without a failure, batches behind these are not written: another partition's was refused first.
+    With one that is temporary, that is unknown. Any other failure is of the next batch alone.
+    """
+
+    offsets: list[Offset]
+    failure: Refused | OSError | None
 
 
 class _Flight(NamedTuple):
@@ -82,10 +98,34 @@ def send_batches(
     In a transaction the batches add their partitions themselves (Produce 12 and later).
     """
     sender = _Sender(routes, batches, acks, transactional_id)
-    yield from routes.with_retries(
-        "produce", sender.attempt, sender.invalidate, progress=sender.acknowledged
-    )
+    yield from sender.send()
     return {lane.partition: lane.offsets for lane in sender.lanes}
+
+
+@operation
+def try_batches(
+    routes: Routes, batches: Mapping[TopicPartition, Sequence[Buffer]], *, acks: int = ALL_IN_SYNC
+) -> Steps[dict[TopicPartition, SentBatches]]:
+    """The same, but a failure is part of the result: which batches are written, and why not all."""
+    sender = _Sender(routes, batches, acks, None)
+    failure: Refused | OSError | None = None
+    try:
+        yield from sender.send()
+    except (Refused, OSError) as raised:
+        failure = raised
+    return {lane.partition: _sent(lane, failure, sender.lanes) for lane in sender.lanes}
+
+
+def _sent(lane: _Lane, failure: Refused | OSError | None, lanes: Sequence[_Lane]) -> SentBatches:
+    if lane.is_complete or failure is None:
+        return SentBatches(lane.offsets, None)
+    is_refused = any(one.failure is not None and not is_temporary(one.failure) for one in lanes)
+    if not is_refused:  # the cluster is the cause, not a batch
+        return SentBatches(lane.offsets, failure)
+    if lane.failure is None and len(lane.offsets) < lane.lost:
+        lost = UnreachableError("the connection was lost before the response")
+        return SentBatches(lane.offsets, lost)
+    return SentBatches(lane.offsets, lane.failure)
 
 
 class _Sender:
@@ -106,18 +146,24 @@ class _Sender:
             for partition, queue in batches.items()
         ]
 
+    def send(self) -> Steps[None]:
+        """Send until all is acknowledged, or raise why it cannot be."""
+        yield from self._routes.with_retries(
+            "produce", self.attempt, self.invalidate, progress=self.acknowledged
+        )
+
     def acknowledged(self) -> int:
         return sum(len(lane.offsets) for lane in self.lanes)
 
     def invalidate(self) -> None:
         self._routes.invalidate_topics(
-            {lane.partition.topic for lane in self.lanes if len(lane.offsets) < len(lane.batches)}
+            {lane.partition.topic for lane in self.lanes if not lane.is_complete}
         )
 
     def attempt(self) -> Steps[None]:
         """Send until all is acknowledged, or something failed and nothing is in flight."""
         for lane in self.lanes:
-            lane.sent, lane.has_failed = len(lane.offsets), False
+            lane.sent, lane.failure = len(lane.offsets), None
         flights: deque[_Flight] = deque()
         failure: Exception | None = None
         while True:
@@ -130,7 +176,8 @@ class _Sender:
                 response = yield Receive(flight.ticket)
             except OSError as lost:
                 for lane in flight.lanes.values():
-                    lane.has_failed = True
+                    lane.failure = lane.failure or lost
+                    lane.lost = max(lane.lost, lane.sent)
                 failure = worse(failure, lost)
             else:
                 failure = worse(failure, self._land(flight, response))
@@ -202,9 +249,11 @@ class _Sender:
                     refusal = _take_result(flight.lanes[partition], row, flight.address)
                     failure = worse(failure, refusal)
         for partition in missing:
-            flight.lanes[partition].has_failed = True
             message = f"the response of broker {flight.address} lacks {partition}"
-            failure = worse(failure, Refused(ErrorCode.network_exception, message))
+            lacking = Refused(ErrorCode.network_exception, message)
+            lane = flight.lanes[partition]
+            lane.failure, lane.lost = lane.failure or lacking, max(lane.lost, lane.sent)
+            failure = worse(failure, lacking)
         return failure
 
 
@@ -217,7 +266,7 @@ def _topic_key(name: str, topic_id: TopicId | None, version: int) -> TopicKey:
 
 def _take_result(lane: _Lane, row: ProducedPartition, address: Address) -> Refused | None:
     """Behind a failed batch nothing counts: it is sent again."""
-    if lane.has_failed:
+    if lane.failure is not None:
         return None
     code = ErrorCode(row.error_code)
     if code is ErrorCode.none:
@@ -226,9 +275,9 @@ def _take_result(lane: _Lane, row: ProducedPartition, address: Address) -> Refus
     if code is ErrorCode.duplicate_sequence_number:  # written before, at an unknown offset
         lane.offsets.append(NO_OFFSET)
         return None
-    lane.has_failed = True
     reason = row.error_message or _HINTS.get(code, code.name)
-    return Refused(code, f"produce to {lane.partition} at broker {address}: {reason}")
+    lane.failure = Refused(code, f"produce to {lane.partition} at broker {address}: {reason}")
+    return lane.failure
 
 
 def _within_limit(lanes: list[_Lane]) -> list[_Lane]:

@@ -90,6 +90,7 @@ class LinkSettings:
     backoff_max_ms: int = 1_000
     unknown_retry_ms: int = 5_000  # how long to retry a topic that the broker does not know
     metadata_max_age_ms: int = 300_000  # older metadata is requested again
+    creates_topics: bool = False  # a request for an unknown topic asks the broker to create it
     in_flight_max: int = 64  # requests without a response on one connection; the next one waits
     response_bytes_max: int = 256 << 20  # a larger size is not Kafka: a TLS alert looks like one
 

@@ -24,13 +24,12 @@ from penstock.model import (
     ProducerId,
     SequenceNumber,
 )
-from penstock.protocol.batch import BatchHeader
+from penstock.protocol.batch import SEQUENCE_MASK, BatchHeader
 from penstock.protocol.control_records import Marker
 
 Origin: TypeAlias = Literal["client", "marker", "internal", "replica"]
 
 WINDOW_BATCHES: Final = 5
-_SEQUENCE_MASK: Final = (1 << 31) - 1
 _NO_COORDINATOR: Final = -1
 
 
@@ -47,7 +46,7 @@ class BatchMark(NamedTuple):
 
     @property
     def base_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
 
 
 class ProducerState(NamedTuple):
@@ -68,7 +67,7 @@ class ProducerState(NamedTuple):
         """The sequence number that its next batch starts with; a new epoch starts at 0."""
         if producer_epoch != self.producer_epoch:
             return 0
-        return (self.last_sequence + 1) & _SEQUENCE_MASK
+        return (self.last_sequence + 1) & SEQUENCE_MASK
 
 
 class ActiveProducer(NamedTuple):
@@ -93,7 +92,7 @@ class EndedTransaction(NamedTuple):
 
 def is_later_sequence(sequence: int, other: int) -> bool:
     """Whether a sequence number comes after another; after the largest one comes 0."""
-    return 0 < (sequence - other) & _SEQUENCE_MASK <= _SEQUENCE_MASK >> 1
+    return 0 < (sequence - other) & SEQUENCE_MASK <= SEQUENCE_MASK >> 1
 
 
 def check_epoch(producer: ProducerState, header: BatchHeader) -> None:

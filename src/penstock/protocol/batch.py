@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from penstock.errors import Malformed
-from penstock.model import Millis, Offset
+from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.varint import Buffer, WritableBuffer
 
 _HEADER: Final = Struct(
@@ -66,7 +66,7 @@ _MAX_TIMESTAMP: Final = Struct(">q")
 _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
-_SEQUENCE_MASK: Final = (1 << 31) - 1
+SEQUENCE_MASK: Final = (1 << 31) - 1  # sequences count from 0 again after it
 
 
 class CorruptBatch(Malformed):
@@ -127,7 +127,7 @@ class BatchHeader(NamedTuple):
         """-1 without a sequence; otherwise of the last record, wrapping to 0 after 2**31 - 1."""
         if self.base_sequence < 0:
             return self.base_sequence
-        return (self.base_sequence + self.last_offset_delta) & _SEQUENCE_MASK
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MASK
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -145,6 +145,27 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def write_header(buffer: WritableBuffer, position: int, header: BatchHeader) -> None:
     """All 61 bytes as given; `seal` writes the checksum."""
     _HEADER.pack_into(buffer, position, *header)
+
+
+def stamp(
+    batch: WritableBuffer,
+    producer_id: ProducerId,
+    producer_epoch: ProducerEpoch,
+    sequence: SequenceNumber,
+    *,
+    transactional: bool = False,
+) -> SequenceNumber:
+    """Make a finished batch one of this producer, and seal it; the sequence number after it."""
+    header = read_header(batch)
+    stamped = header._replace(
+        attributes=header.attributes | (TRANSACTIONAL if transactional else 0),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+    )
+    write_header(batch, 0, stamped)
+    seal(batch)
+    return SequenceNumber((sequence + header.record_count) & SEQUENCE_MASK)
 
 
 def check_client_batch(records: Buffer) -> BatchHeader:

@@ -47,6 +47,7 @@ _LZ4_HAS_DICTIONARY: Final = 0x01
 _LZ4_HAS_CHECKSUM: Final = 0x04
 _LZ4_HAS_CONTENT_SIZE: Final = 0x08
 _LZ4_HAS_BLOCK_CHECKSUMS: Final = 0x10
+_LZ4_FAST: Final = 0  # what clients use without a level; cramjam's default is 7 times as slow
 _LZ4_STORED: Final = 1 << 31  # a block that is not compressed
 _LZ4_BLOCK_BYTES_MAX: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 _LZ4_EXPANSION_MAX: Final = 255  # one byte of input adds at most this much
@@ -177,7 +178,9 @@ def compress(codec: int, raw: Buffer, level: int | None = None) -> Buffer:
             return _compress_xerial(raw)
         case Codec.LZ4:
             # Java's reader refuses blocks that refer to earlier blocks.
-            packer = cramjam.lz4.Compressor(level, content_checksum=False, block_linked=False)
+            packer = cramjam.lz4.Compressor(
+                _LZ4_FAST if level is None else level, content_checksum=False, block_linked=False
+            )
             packer.compress(bytes(raw))  # it accepts no other buffer
             return memoryview(packer.finish())
         case Codec.ZSTD:

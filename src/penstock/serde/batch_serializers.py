@@ -77,6 +77,15 @@ class FramedBatch(NamedTuple):
     offsets: Int64s
     headers: Sequence[tuple[str, bytes]] = ()  # header form: to be added to every record's own
 
+    def as_arrow(self) -> "pa.Array[Any]":
+        """A column over the same memory."""
+        buffers: list[Any] = [self.offsets, self.buffer]
+        return pa.Array.from_buffers(
+            pa.large_binary(),
+            len(self.offsets) - 1,
+            [None, *(pa.py_buffer(buffer) for buffer in buffers)],
+        )
+
     def contents(self) -> list[bytes]:
         """The values one by one."""
         whole = self.buffer.tobytes()

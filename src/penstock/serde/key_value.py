@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.serde.batch_serializers import BatchSerializer
+    from penstock.serde.framed_column import FramedColumn
 
 COLUMN_ROWS_MIN: Final = 16  # fewer are as fast one by one, and no kernel has to be loaded
 
-RowsGiven: TypeAlias = "list[Any] | pa.RecordBatch"
+RowsGiven: TypeAlias = "list[Any] | pa.RecordBatch | pa.Array[Any]"
 
 
 class RawSerializer:
@@ -81,34 +82,46 @@ class ManySerializer:
     def serialize_many(self, rows: RowsGiven, first_row: int = 0) -> list[Framed]:
         """The rows' bytes, in order; `first_row` is the number of the first one, for errors."""
         single = self._single
-        if not isinstance(single, Serializer) or not _are_columns(rows):
-            return self._one_by_one(rows, first_row)
-        try:
-            return self._as_columns(single, rows)
-        except EncodeError:
-            self._one_by_one(rows, first_row)  # raises an error that says more, and names the row
-            raise
+        if isinstance(single, Serializer) and _are_columns(rows):
+            return self._as_columns(single, rows, first_row).framed()
+        return self._one_by_one(rows, first_row)
 
-    def _as_columns(self, single: Serializer, rows: RowsGiven) -> list[Framed]:
+    def serialize_column(self, rows: RowsGiven, first_row: int = 0) -> "FramedColumn":
+        """The same as an Arrow column. Needs the extra `arrow`."""
+        from penstock.serde.framed_column import framed_column, is_text_or_bytes  # heavy
+
+        single = self._single
+        if isinstance(single, Serializer) and _are_columns(rows):
+            return self._as_columns(single, rows, first_row)
+        if isinstance(single, RawSerializer) and is_text_or_bytes(rows):
+            return framed_column(rows)
+        return framed_column(self._one_by_one(rows, first_row))
+
+    def _as_columns(self, single: Serializer, rows: RowsGiven, first_row: int) -> "FramedColumn":
         require("arrow")
         from penstock.serde.batch_serializers import BatchSerializer  # heavy, and rarely needed
+        from penstock.serde.framed_column import encoded_column
 
         start_s = time.perf_counter()
         if self._batch is None:
             self._batch = BatchSerializer(
                 single.registry, single.topic, single.contract, side=single.side
             )
-        values = [row for row in rows if row is not None] if isinstance(rows, list) else rows
+        values: Any = rows
+        is_valid: list[bool] | None = None
+        if isinstance(rows, list) and None in rows:
+            values = [row for row in rows if row is not None]
+            is_valid = [row is not None for row in rows]
         try:
             encoded = self._batch.serialize_many(values)
         except ValueError as error:
             raise ClientError(f"these columns do not fit {single.subject}: {error}") from None
-        framed = [Framed(content, encoded.headers) for content in encoded.contents()]
-        if isinstance(rows, list) and len(values) < len(rows):
-            left = iter(framed)
-            framed = [_DELETE if row is None else next(left) for row in rows]
+        except EncodeError:
+            self._one_by_one(rows, first_row)  # raises an error that says more, and names the row
+            raise
+        column = encoded_column(encoded, is_valid)
         single.stats.note(len(values), time.perf_counter() - start_s)
-        return framed
+        return column
 
     def _one_by_one(self, rows: RowsGiven, first_row: int) -> list[Framed]:
         framed = []
@@ -120,13 +133,10 @@ class ManySerializer:
         return framed
 
 
-_DELETE: Final = Framed(None)
-
-
 def _are_columns(rows: RowsGiven) -> bool:
     """Whether they have fields, as columns do, and are enough rows to be worth it."""
     if not isinstance(rows, list):
-        return True
+        return hasattr(rows, "num_columns")
     has_fields = set(map(type, rows)) <= {dict, NoneType}
     return len(rows) >= COLUMN_ROWS_MIN and has_fields and is_installed("arrow")
 
@@ -134,6 +144,41 @@ def _are_columns(rows: RowsGiven) -> bool:
 def rows_as_list(rows: RowsGiven) -> list[Any]:
     """The rows as Python values."""
     return rows if isinstance(rows, list) else rows.to_pylist()
+
+
+class KeyRows:
+    """The keys of many events, taken as many at a time as there are events."""
+
+    def __init__(self, keys: Any) -> None:
+        is_arrow = hasattr(keys, "combine_chunks") or hasattr(keys, "slice")
+        self._array: Any = keys if is_arrow else None
+        self._left = iter(()) if is_arrow else iter(iterable_of(keys))
+        self._taken = 0
+
+    def take(self, count: int) -> RowsGiven:
+        """The next ones; ClientError if there are fewer."""
+        if self._array is None:
+            part: Any = list(islice(self._left, count))
+        else:
+            part = self._array.slice(self._taken, count)
+            part = part.combine_chunks() if hasattr(part, "combine_chunks") else part
+        self._taken += len(part)
+        if len(part) < count:
+            raise ClientError(f"there are fewer keys than events: event {self._taken} has none")
+        taken: RowsGiven = part
+        return taken
+
+    def check_end(self) -> None:
+        """ClientError if there are more keys."""
+        end = object()
+        if self._array is not None:
+            has_more = self._taken < len(self._array)
+        else:
+            has_more = next(self._left, end) is not end
+        if has_more:
+            raise ClientError(
+                f"there are more keys than events; all {self._taken} events were sent"
+            )
 
 
 def row_chunks(values: Any, rows_max: int) -> "Iterator[RowsGiven]":

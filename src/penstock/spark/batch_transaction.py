@@ -44,13 +44,13 @@ from penstock.link.transactions import (
     write_markers,
 )
 from penstock.model import Offset, SequenceNumber, TopicPartition
+from penstock.protocol.batch import SEQUENCE_MASK
 from penstock.protocol.java_hash import java_hash
 
 logger: Final = logging.getLogger(__name__)
 
 PREFIX: Final = "penstock.sink."
 TIMEOUT_MS: Final = 900_000  # the longest that brokers allow by default
-SEQUENCE_MASK: Final = 2**31 - 1
 REWRITE: Final = "the batch must be written again as a whole"
 OVERLAP: Final = ErrorCode.out_of_order_sequence_number  # of writes: the batch is written again
 _OFFSETS_TOPIC: Final = "__consumer_offsets"

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.client.tracing import TRACE_PARENT
+from penstock.columns.arrow_records import with_nulls
 from penstock.errors import ErrorCode, Refused
 from penstock.schemas.model import SchemaType
-from penstock.serde.batch_serializers import BatchSerializer, FramedBatch
+from penstock.serde.batch_serializers import BatchSerializer
 from penstock.serde.contract import Form
 from penstock.serde.errors import ClientError
 from penstock.serde.frame import Side
@@ -125,7 +126,7 @@ class PayloadEncoder:
         fields, valid = self._fields(rows)
         if valid is None:
             return self._framed(fields)
-        return _with_nulls(self._framed(fields.filter(valid)), valid)
+        return with_nulls(self._framed(fields.filter(valid)), valid)
 
     def _fields(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
         """The rows as the schema's fields, and which rows are not null if some are."""
@@ -143,7 +144,7 @@ class PayloadEncoder:
         if self._is_json and fields.schema.names == [SINGLE_FIELD] and not self._plan.is_row:
             rows = fields.column(0).to_pylist()  # as a column it would be the text of JSON
         try:
-            return as_column(self._serializer.serialize_many(rows))
+            return self._serializer.serialize_many(rows).as_arrow()
         except ValueError as error:
             raise ClientError(f"{self._serializer.subject}: {error}") from None
 
@@ -174,20 +175,3 @@ def with_trace(column: Any, row_count: int, trace: tuple[tuple[str, bytes], ...]
     ends = np.concatenate(([0], np.cumsum(counts + len(trace) * ~has_trace)))
     joined: Any = pa.StructArray.from_arrays([keys, contents], ["key", "value"])
     return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), joined)
-
-
-def as_column(encoded: FramedBatch) -> Any:
-    """Contiguous values as an Arrow column over the same memory."""
-    buffers: list[Any] = [encoded.offsets, encoded.buffer]
-    return pa.Array.from_buffers(
-        pa.large_binary(),
-        len(encoded.offsets) - 1,
-        [None, *(pa.py_buffer(buffer) for buffer in buffers)],
-    )
-
-
-def _with_nulls(column: Any, valid: Any) -> Any:
-    """A column of the valid rows, with nulls inserted for the others."""
-    is_valid = np.asarray(valid)
-    rows = np.cumsum(is_valid) - 1
-    return column.take(pa.array(rows, mask=~is_valid))

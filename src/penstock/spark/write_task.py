@@ -18,11 +18,10 @@ from penstock.errors import ErrorCode, Refused
 from penstock.link.send_batches import send_batches
 from penstock.link.transactions import TransactionHandle, describe_producers
 from penstock.model import SequenceNumber, TopicPartition
-from penstock.protocol.batch import TRANSACTIONAL, read_header, seal, write_header
+from penstock.protocol.batch import SEQUENCE_MASK, read_header, stamp
 from penstock.spark.batch_transaction import (
     OVERLAP,
     REWRITE,
-    SEQUENCE_MASK,
     TaskWrite,
     overlapping_write,
     sequence_of,
@@ -52,6 +51,11 @@ class WriteTarget:
     sequences: Mapping[TopicPartition, SequenceNumber] = field(default_factory=dict)  # or 0
     remedy: str = REWRITE  # shown if another task has written
     arrival: AcknowledgeOnArrival = field(default_factory=AcknowledgeOnArrival, compare=False)
+
+    def stamp(self, batch: bytearray | memoryview, sequence: SequenceNumber) -> SequenceNumber:
+        """Put a batch into the transaction, and seal it; the sequence number after it."""
+        handle = self.handle
+        return stamp(batch, handle.producer_id, handle.producer_epoch, sequence, transactional=True)
 
     def send(
         self, batches: Mapping[TopicPartition, Sequence[bytearray | memoryview]], writer: str
@@ -110,7 +114,8 @@ class PartitionWriter:
         sequence = self._sequences.get(partition)
         if sequence is None:
             sequence = self._first_sequence(partition)
-        self._sequences[partition] = end_sequence = stamp(batch, self._target.handle, sequence)
+        end_sequence = self._target.stamp(batch, sequence)
+        self._sequences[partition] = end_sequence
         self._waiting.setdefault(partition, []).append(batch)
         self._waiting_bytes += len(batch)
         count = (end_sequence - sequence) & SEQUENCE_MASK
@@ -193,21 +198,5 @@ class TurnWriter:
 
     def _stamped(self, some: PartitionBatches, sequence: SequenceNumber) -> list[memoryview]:
         for batch in some.batches:
-            sequence = stamp(batch.content, self._target.handle, sequence)
+            sequence = self._target.stamp(batch.content, sequence)
         return [batch.content for batch in some.batches]
-
-
-def stamp(
-    batch: bytearray | memoryview, handle: TransactionHandle, sequence: SequenceNumber
-) -> SequenceNumber:
-    """Put a batch into a transaction, and seal it; the sequence number after it."""
-    header = read_header(batch)
-    stamped = header._replace(
-        attributes=header.attributes | TRANSACTIONAL,
-        producer_id=handle.producer_id,
-        producer_epoch=handle.producer_epoch,
-        base_sequence=sequence,
-    )
-    write_header(batch, 0, stamped)
-    seal(batch)
-    return SequenceNumber((sequence + header.record_count) & SEQUENCE_MASK)

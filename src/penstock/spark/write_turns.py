@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from penstock.model import SequenceNumber, TopicPartition
-from penstock.spark.batch_transaction import SEQUENCE_MASK
+from penstock.protocol.batch import SEQUENCE_MASK
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,15 @@ def record_of(kind: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]}
 
 
+WIDE = [
+    "string",
+    "null",
+    "boolean",
+    "long",
+    "bytes",
+    {"type": "array", "items": "int"},
+    {"type": "record", "name": "G", "fields": [{"name": "g", "type": "int"}]},
+]
 EXACT: list[tuple[Any, Any]] = [
     ("null", None),
     ("boolean", True),
@@ -50,6 +59,8 @@ EXACT: list[tuple[Any, Any]] = [
     (["string", "null"], "text"),
     (["null"], None),
     (["long"], 5),
+    *((WIDE, value) for value in (None, "text", 2**40, True, b"ab", 1, [1, 2], {"g": 1})),
+    (["float", "string"], 0.5),
     (DECIMAL, Decimal("-1234.5")),
     (FIXED_DECIMAL, Decimal("0.01")),
     (logical("string", "uuid"), UUID(int=7)),
@@ -96,7 +107,11 @@ OTHERS: list[tuple[Any, Any]] = [
     ({"type": "map", "values": "int"}, {1: 1}),
     (["null", "string"], 5),
     (["string"], None),
-    (["int", "string"], "which branch"),
+    (["int", "double"], 5),
+    ([ENUM, "string"], "A"),
+    (["string", {"type": "map", "values": "int"}], {"k": 1}),
+    (["string", logical("int", "date")], "which branch"),
+    (["string", "int"], True),
     (DECIMAL, Decimal("0.001")),
     (DECIMAL, Decimal("12345.00")),
     (DECIMAL, b"\x01"),

@@ -26,6 +26,23 @@ _EXACT_INTS: Final = {
 }  # all up to here are floats
 
 
+# Of which branches of a union a value of a type may be: for fastavro an int is a float, too.
+_PYTHON_TYPES: Final[dict[AvroType, tuple[type, ...]]] = {
+    AvroType.BOOLEAN: (bool,),
+    AvroType.INT: (int,),
+    AvroType.LONG: (int,),
+    AvroType.FLOAT: (float, int),
+    AvroType.DOUBLE: (float, int),
+    AvroType.STRING: (str,),
+    AvroType.ENUM: (str,),
+    AvroType.BYTES: (bytes, bytearray),
+    AvroType.FIXED: (bytes, bytearray),
+    AvroType.ARRAY: (list,),
+    AvroType.MAP: (dict,),
+    AvroType.RECORD: (dict,),
+}
+
+
 class NotExactError(Exception):
     """A value that is not exactly what the schema asks for."""
 
@@ -41,7 +58,7 @@ class EventWriter:
         payload = bytearray()
         try:
             self._write(value, payload)
-        except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        except (TypeError, ValueError, KeyError, ArithmeticError, RecursionError) as error:
             raise NotExactError from error
         return bytes(payload)
 
@@ -80,13 +97,42 @@ class _Writes:
     def _union(self, union: Union) -> Write:
         values = [branch for branch in union.branches if branch.kind is not AvroType.NULL]
         if len(values) > 1:
-            return _refuse  # which branch a value is of is for fastavro to find out
+            return self._wide_union(union, values)
         prefixes = {
             branch.kind is AvroType.NULL: varint(index)
             for index, branch in enumerate(union.branches)
         }
         write = self.of(values[0]) if values else _refuse
         return _optional(prefixes.get(True), prefixes.get(False, b""), write)
+
+    def _wide_union(self, union: Union, values: list[Node]) -> Write:
+        """By the type of a value, where one branch alone may have it; else fastavro decides."""
+        by_type: dict[type, list[Node]] = {}
+        for branch in values:
+            for kind in _PYTHON_TYPES.get(branch.kind, ()):
+                by_type.setdefault(kind, []).append(branch)
+        if any(branch.properties for branch in values if not isinstance(branch, Record)):
+            return _refuse  # logical types have values of their own
+        chosen = {
+            kind: (varint(union.branches.index(branches[0])), self.of(branches[0]))
+            for kind, branches in by_type.items()
+            if len(branches) == 1 and not isinstance(branches[0], Map)
+        }  # a dict in place of a map may name its branch for fastavro
+        null = [at for at, one in enumerate(union.branches) if one.kind is AvroType.NULL]
+        if null:
+            chosen[type(None)] = (varint(null[0]), _null)
+        return _by_type(chosen)
+
+
+def _by_type(chosen: dict[type, tuple[bytes, Write]]) -> Write:
+    def write(value: Any, payload: bytearray) -> None:
+        branch = chosen.get(type(value))
+        if branch is None:
+            raise NotExactError
+        payload += branch[0]
+        branch[1](value, payload)
+
+    return write
 
 
 def _payload(write: Write, value: Any) -> bytes:
@@ -103,6 +149,10 @@ def _record(fields: list[tuple[str, Write, bytes | None]]) -> Write:
     def write(value: Any, payload: bytearray) -> None:
         if type(value) is not dict:
             raise NotExactError
+        if len(value) == len(fields):  # all are there, or KeyError
+            for name, of_field, _ in fields:
+                of_field(value[name], payload)
+            return
         missing = 0
         for name, of_field, default in fields:
             if name in value:

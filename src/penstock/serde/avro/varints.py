@@ -79,10 +79,19 @@ def read_count(payload: bytes, at: int, item_bytes_min: int, budget: Budget) -> 
 
 def varint(number: int) -> bytes:
     """A zigzag number of up to 64 bits."""
-    raw = (number << 1) ^ (number >> 63)
-    output = bytearray()
-    while raw > 0x7F:
-        output.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    output.append(raw)
-    return bytes(output)
+    return _raw_varint((number << 1) ^ (number >> 63))
+
+
+def _raw_varint(raw: int) -> bytes:
+    """Without a loop: nothing else is called as often while an event is written."""
+    if raw < 1 << 7:
+        return raw.to_bytes(1, "little")
+    if raw < 1 << 14:
+        return bytes((raw & 0x7F | 0x80, raw >> 7))
+    if raw < 1 << 21:
+        return bytes((raw & 0x7F | 0x80, raw >> 7 & 0x7F | 0x80, raw >> 14))
+    second, third = raw >> 7 & 0x7F | 0x80, raw >> 14 & 0x7F | 0x80
+    if raw < 1 << 28:
+        return bytes((raw & 0x7F | 0x80, second, third, raw >> 21))
+    first_four = bytes((raw & 0x7F | 0x80, second, third, raw >> 21 & 0x7F | 0x80))
+    return first_four + _raw_varint(raw >> 28)
