@@ -23,7 +23,8 @@ from penstock.broker.handler import result_of
 from penstock.broker.new_topics import new_topic_id
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
 from penstock.model import Millis
-from penstock.node.run_broker import RunningBroker, open_folder
+from penstock.node.data_folder import open_folder
+from penstock.node.run_broker import RunningBroker
 from penstock.node.settings import node_settings
 from penstock.protocol.batch import CRC_FROM
 from penstock.protocol.records import build_batch

@@ -16,7 +16,7 @@ from penstock.broker.quotas import QuotaEntity, Rates
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
 from penstock.errors import Refused
 from penstock.node import run_broker as node
-from penstock.node.run_broker import open_folder
+from penstock.node.data_folder import open_folder
 from penstock.node.settings import NodeSettings, node_settings
 from tests.support.wire import Wire, batch
 

@@ -19,7 +19,8 @@ from penstock.coordination.controller.commands import (
 )
 from penstock.coordination.controller.events import ConfigScope
 from penstock.coordination.controller.state import ClusterState
-from penstock.node.run_broker import RunningBroker, open_folder
+from penstock.node.data_folder import open_folder
+from penstock.node.run_broker import RunningBroker
 from penstock.node.settings import node_settings
 
 CHANGES = 200

@@ -401,11 +401,8 @@ class Partition:
     @property
     def waits_for_flush(self) -> bool:
         """Whether the topic requires a flush before this replica acknowledges what it has."""
-        return (
-            self._flush is not None
-            and self._flush_messages is not None
-            and self.log.unflushed_messages >= self._flush_messages
-        )
+        limit = self._flush_messages if self._flush is not None else None
+        return limit is not None and self.log.unflushed_messages >= limit
 
     def _flush_by_policy(self, flush: FlushPort) -> None:
         if self.log.disk_failure is not None:

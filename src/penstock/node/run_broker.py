@@ -50,9 +50,8 @@ from penstock.coordination.controller import ControllerMachine
 from penstock.coordination.controller.commands import ReplicaCondition
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
-from penstock.log import LogDirectory, LogDirectoryIdentity, OpenFiles
 from penstock.log.log_dir import PartitionLogStore
-from penstock.log.log_dir_identity import load_identity, save_identity
+from penstock.log.log_dir_identity import save_identity
 from penstock.model import Millis, Offset
 from penstock.node.checkpoint_writer import write_checkpoints
 from penstock.node.clocks import SYSTEM_CLOCKS, Clocks
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
 
     from penstock.broker.quorum.metadata_log import MetadataLog
     from penstock.consensus.raft import OffsetAndEpoch, RoleChange
+    from penstock.log import LogDirectory, LogDirectoryIdentity
 
 
 logger: Final = logging.getLogger(__name__)
@@ -437,15 +437,3 @@ def _new_session_id() -> int:
 def _report_end(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         logger.critical("%s ended", task.get_name(), exc_info=task.exception())
-
-
-def open_folder(settings: NodeSettings) -> tuple[LogDirectory, LogDirectoryIdentity]:
-    """Lock the node's folder; its identity. A new folder gets its cluster id from the quorum."""
-    known = load_identity(settings.folder) if settings.folder.exists() else None
-    cluster_id = settings.cluster_id or ""
-    if known is not None:  # a folder of another cluster than was given is refused
-        cluster_id = (known.cluster_id and cluster_id) or known.cluster_id
-    directory_id = uuid4() if known is None else known.directory_id
-    identity = LogDirectoryIdentity(cluster_id, settings.node_id, directory_id)
-    files = OpenFiles(settings.values.integer("penstock.open.files.max"))
-    return LogDirectory.open(settings.folder, files, identity=identity), identity

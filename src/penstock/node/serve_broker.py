@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import uvloop
 
 from penstock.node.broker_monitor import BrokerMonitor
-from penstock.node.run_broker import RunningBroker, open_folder
+from penstock.node.data_folder import open_folder
+from penstock.node.run_broker import RunningBroker
 
 if TYPE_CHECKING:
     from penstock.log import LogDirectory

@@ -21,7 +21,8 @@ from penstock.link.settings import Address
 from penstock.log import LogDirectoryError
 from penstock.model import Millis, Moment, NodeId
 from penstock.node.clocks import Clocks
-from penstock.node.run_broker import RunningBroker, open_folder
+from penstock.node.data_folder import open_folder
+from penstock.node.run_broker import RunningBroker
 from penstock.node.settings import NodeSettings, VoterAddress
 from tests.support.cluster_simulation.disk import Disk, Disks
 from tests.support.cluster_simulation.event_loop import SimulatedLoop
