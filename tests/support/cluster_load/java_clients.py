@@ -71,7 +71,8 @@ class JavaClients:
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._take(json.loads(line))
+            if line.startswith("{"):  # the library logs its errors there, too
+                self._take(json.loads(line))
 
     def _take(self, row: dict[str, Any]) -> None:
         if row["kind"] == "end":
