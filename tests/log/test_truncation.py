@@ -121,6 +121,33 @@ def test_until_it_is_finished_the_log_reads_as_before_and_takes_no_batch(
     assert append_batch(log, batch(producer=1, epoch=0, sequence=17)).base_offset == 17
 
 
+def test_a_log_that_leads_gives_up_its_truncation_and_keeps_its_records(
+    open_log: OpenLog, batch: Batch, offsets: Offsets
+) -> None:
+    """The leader that required it leads no more; it may have failed on a full disk before."""
+    log = open_log()
+    sequenced(log, batch, 40)
+    truncation = planned(log, 17)
+    truncation.run()
+    log.give_up_truncation()
+    assert not log.is_truncating
+    assert append_batch(log, batch(producer=1, epoch=0, sequence=40)).base_offset == 40
+    assert not log.finish_truncation(truncation), "it was planned for another log"
+    assert offsets(log) == list(range(41))
+
+
+def test_a_follower_completes_a_truncation_that_its_next_leader_does_not_require(
+    open_log: OpenLog, batch: Batch, offsets: Offsets
+) -> None:
+    log = open_log()
+    sequenced(log, batch, 40)
+    planned(log, 17)
+    assert log.is_truncating
+    log.truncate_to(log.end_offset)
+    assert append_batch(log, batch(producer=1, epoch=0, sequence=40)).base_offset == 40
+    assert offsets(log) == list(range(41))
+
+
 def test_a_flush_that_began_before_the_truncation_says_nothing_of_later_batches(
     open_log: OpenLog, batch: Batch
 ) -> None:

@@ -235,7 +235,6 @@ def test_a_leader_that_stood_still_serves_again_once_it_knows_who_leads(start: S
     scenario.run_for(3.0)
     leader.loop.resume()
     assert scenario.world.run_until(lambda: not dispatcher.is_open, within_s=1.0)
-    while not dispatcher.is_open:
-        scenario.world.run_for(0.0005)
+    assert scenario.world.run_until(lambda: dispatcher.is_open, within_s=10.0)
     assert partition_of(leader).leader_epoch == row_of(scenario).leader_epoch
     finish(scenario)

@@ -104,6 +104,20 @@ def test_a_report_that_is_not_taken_is_repeated(
     assert not controller.codes
 
 
+def test_a_report_of_a_moment_is_dropped_when_the_replica_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replica_reports, "NEEDED_RETRY_S", 0.01)
+
+    async def scenario(reports: ReplicaReports) -> None:
+        reports.add(OwnReplica(TOPIC, 0), ReplicaCondition.OFFLINE, is_repeated=False)
+        await asyncio.sleep(0.1)
+        await reports.taken([OwnReplica(TOPIC, 1)], ReplicaCondition.ONLINE)
+
+    reported = run(Controller(ErrorCode.eligible_leaders_not_available), scenario)
+    assert reported == [(LOST_DIRECTORY, 0), (DIRECTORY, 1)]
+
+
 def test_the_last_report_of_a_replica_counts() -> None:
     taken: list[str] = []
 
