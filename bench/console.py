@@ -121,7 +121,7 @@ def _drain(socket: ClientConnection) -> None:
 def open_pages(url: str, pid: int) -> Iterator[Figure]:
     """CPU and memory for each page."""
     with open_tails(url, 1):  # what the first page of a process loads is not the cost of a page
-        time.sleep(0)
+        time.sleep(SETTLE_S)
     with cost_of(pid) as idle:
         time.sleep(SECONDS)
     before = resident_bytes(pid)

@@ -49,7 +49,7 @@ def page_figures(bootstrap: str, url: str) -> Iterator[Figure]:
     write_records(bootstrap)
     with sync_playwright() as playwright:
         browser = launch(playwright)
-        page = browser.new_context(viewport=WINDOW).new_page()  # type: ignore[arg-type]  # it has a width and a height
+        page = browser.new_context(viewport=WINDOW).new_page()
         yield from topics_page(page, f"{url.rstrip('/')}/console/topics?q=many-")
         yield from records_page(page, f"{url.rstrip('/')}/console/topics/{MILLION}/records")
         browser.close()

@@ -6,10 +6,10 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Playwright
+    from playwright.sync_api import Browser, Playwright, ViewportSize
 
 CHROMIUM: Final = shutil.which("chromium")
-WINDOW: Final = {"width": 1280, "height": 800}
+WINDOW: Final[ViewportSize] = {"width": 1280, "height": 800}
 _ARGUMENTS: Final = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

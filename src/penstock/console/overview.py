@@ -17,6 +17,7 @@ def panels(sample: ClusterSurvey) -> dict[str, str]:
     has_disks = disks is not None and any(each.total_bytes >= 0 for each in disks)
     return {
         "throughput": "unavailable" if sample.ends is None else "derived",
+        "bytes_out": "unavailable",  # no cluster reports it over the Kafka protocol
         "sizes": "unavailable" if sample.sizes is None else "served",
         "disk": "served" if has_disks else "unavailable",
         "groups": "unavailable" if sample.groups is None else "served",
@@ -51,7 +52,7 @@ def overview_document(
         "rates": {
             "records_in": None if latest is None else latest.records_in,
             "bytes_in": None if latest is None else latest.bytes_in,
-            "bytes_out": None,  # no cluster tells over the Kafka protocol
+            "bytes_out": None,
         },
         "groups": _worst_groups(sample, lags, now),
         "quarantine": quarantine,

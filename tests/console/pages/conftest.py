@@ -20,7 +20,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
-WAIT_MS = 15_000
+WAIT_MS = 30_000
 CANARY = "<img src=x onerror=window.PWNED=1>"
 REPORT_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) =>

@@ -16,10 +16,17 @@ const COLUMNS = [
   { label: "In", name: "input_rate", right: true, cell: (row) => rate(row.input_rate) },
   { label: "Processed", name: "processed_rate", right: true, cell: (row) => rate(row.processed_rate) },
   { label: "Lag", name: "lag", right: true, cell: (row) => short(row.lag) },
-  { label: "Watermark", name: "watermark", cell: (row) => (row.watermark ? (/^\d+$/.test(row.watermark) ? time(row.watermark, { milliseconds: false }) : row.watermark) : "–") },
+  { label: "Watermark", name: "watermark", cell: (row) => watermark(row.watermark) },
   { label: "Last report", name: "updated", cell: (row) => `${duration((Date.now() - Number(row.updated)) / 1000)} ago` },
   { label: "Last error", name: "last_error", cell: (row) => (row.last_error ? h("span", { class: "bad-text" }, row.last_error) : "–") },
 ];
+
+/** Spark's text in the chosen zone; the epoch is the watermark of a query that has none yet. */
+function watermark(text) {
+  const ms = Date.parse(text ?? "");
+  if (Number.isNaN(ms)) return text ?? "–";
+  return ms === 0 ? "none yet" : time(ms, { milliseconds: false });
+}
 
 export function show(context) {
   const holder = loaded({
