@@ -1,7 +1,9 @@
 """Results: claims, pages and plots."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from penstock.lab.findings import findings_page, load_results, missing_results
@@ -51,6 +53,31 @@ def test_the_page_on_compatibility_says_what_the_results_say() -> None:
     results = load_results(DOCS / "lab")
     assert not missing_results(results)
     assert (DOCS / "compatibility.md").read_text(encoding="utf-8") == findings_page(results)
+
+
+def numbers_in(document: Any) -> set[str]:
+    """Every number of a result, as a page shows it."""
+    if isinstance(document, dict):
+        return set().union(*map(numbers_in, document.values()))
+    if isinstance(document, list):
+        return set().union(*map(numbers_in, document))
+    if isinstance(document, int):
+        return {str(document), f"{document:,}"}
+    return {str(document)} if isinstance(document, float | str) else set()
+
+
+def test_every_number_on_the_page_on_compatibility_is_in_a_result_file() -> None:
+    known = set().union(
+        *(
+            numbers_in(result[part])
+            for result in load_results(DOCS / "lab").values()
+            for part in ("numbers", "config")
+        )
+    )
+    page = (DOCS / "compatibility.md").read_text(encoding="utf-8")
+    shown = re.findall(r"(?<![\w.-])\d+(?:,\d{3})*(?:\.\d+)?(?!\w)", page)
+    assert len(shown) > 20
+    assert set(shown) <= known
 
 
 def test_the_committed_results_hold() -> None:

@@ -24,7 +24,7 @@ from penstock.client.kafka_errors import BrokerError
 from penstock.columns.open_batches import RecordParts, open_pages
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.aio import AsyncCluster
-from penstock.link.fetch_once import FetchedBatches, fetch_once
+from penstock.link.fetch_once import WAIT_MS, FetchedBatches, fetch_once
 from penstock.link.offsets import (
     EARLIEST,
     LATEST,
@@ -59,6 +59,8 @@ class FetchSource:
     group: str
     isolation: Isolation
     reset: str  # where to start without a committed offset, as librdkafka spells it
+    bytes_min: int = 1  # a broker waits until it has so many, for so long
+    wait_ms: int = WAIT_MS
 
 
 class ColumnFetcher:
@@ -239,8 +241,15 @@ class ColumnFetcher:
         offsets: Mapping[TopicPartition, Offset],
         bytes_max: int,
     ) -> None:
-        isolation = self._source.isolation
-        fetch = fetch_once(address, offsets, isolation=isolation, bytes_max=bytes_max)
+        source = self._source
+        fetch = fetch_once(
+            address,
+            offsets,
+            isolation=source.isolation,
+            bytes_max=bytes_max,
+            bytes_min=source.bytes_min,
+            wait_ms=source.wait_ms,
+        )
         try:
             rows = await cluster.run(fetch)
             for partition, batches in rows.items():
@@ -358,4 +367,6 @@ def fetch_source(bootstrap: str, link: LinkSettings, settings: Mapping[str, Any]
         str(settings["group.id"]),
         Isolation[isolation.upper()],
         str(settings.get("auto.offset.reset", "largest")),
+        int(settings.get("fetch.min.bytes", 1)),
+        int(settings.get("fetch.wait.max.ms", WAIT_MS)),
     )

@@ -35,7 +35,7 @@ def findings_page(results: Mapping[str, dict[str, Any]]) -> str:
         _HEAD,
         _matrix(numbers["matrix"]),
         _orders(numbers["order"], numbers["rollout"]),
-        _defaults(numbers["matrix"], numbers["bakeoff"]),
+        _defaults(numbers["matrix"], results["matrix"]["config"], numbers["bakeoff"]),
         _recommendations(numbers["bakeoff"], numbers["aliases"]),
         _post_mortem(numbers["order"]),
         _costs(numbers["overhead"], numbers["replay"], numbers["fuzz"]),
@@ -47,8 +47,8 @@ _HEAD: Final = """\
 # Compatibility: what the lab found
 
 Written by `penstock lab findings` from the results of [the lab](lab/index.md); a test compares
-this page with them. Every number below is in a result file. The event is an order of twelve fields
-with line items and an enum, in Avro, Protobuf and JSON Schema.
+this page with them, and looks up every number below in the result files. The event is an order with
+line items and an enum, in Avro, Protobuf and JSON Schema.
 """
 
 
@@ -106,7 +106,9 @@ def _orders(order: Mapping[str, Any], rollout: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _defaults(matrix: Mapping[str, Any], bakeoff: Mapping[str, Any]) -> str:
+def _defaults(
+    matrix: Mapping[str, Any], config: Mapping[str, Any], bakeoff: Mapping[str, Any]
+) -> str:
     required = "add a required field"
     return f"""\
 ## Avro defaults and Protobuf presence
@@ -115,8 +117,8 @@ In Avro a field without a default is required of every writer: BACKWARD says
 *{matrix[f"AVRO {required} BACKWARD"]}* to a new one. In proto3 nothing is required, so Protobuf
 says *{matrix[f"PROTOBUF {required} BACKWARD"]}*, and a reader gets an empty value where the writer
 had none: it cannot tell "empty" from "not sent" unless the field is `optional`. Of
-{len(CHANGES)} changes, {bakeoff["PROTOBUF"]["changes"]} are safe in both directions in Protobuf,
-{bakeoff["AVRO"]["changes"]} in Avro and {bakeoff["JSON"]["changes"]} in JSON Schema. That is
+{config["changes"]} changes, {bakeoff["PROTOBUF"]["changes"]} are safe in both directions in
+Protobuf, {bakeoff["AVRO"]["changes"]} in Avro and {bakeoff["JSON"]["changes"]} in JSON Schema. That is
 tolerance, not safety: under FORWARD `int to long` is *{matrix["PROTOBUF int to long FORWARD"]}* in
 Protobuf, where an old reader drops the upper half of a large number without an error, and
 *{matrix["AVRO int to long FORWARD"]}* in Avro.
@@ -178,8 +180,8 @@ def _costs(overhead: Mapping[str, Any], replay: Mapping[str, Any], fuzz: Mapping
 
 A contract costs {encode["p50_us"]} us per event to encode and {decode["p50_us"]} us to decode in
 batches (medians, [overhead](lab/overhead.md)), and {overhead["requests_per_id"]} request to the
-registry per schema and process. A replay of {replay["events"]:,} events of six versions through
-Spark decoded {replay["decoded"]:,} of them, with {replay["errors"]} errors
+registry per schema and process. A replay of {replay["events"]:,} events of mixed versions
+through Spark decoded {replay["decoded"]:,} of them, with {replay["errors"]} errors
 ([replay](lab/replay.md)). Of {fuzz["damaged"]:,} damaged frames {fuzz["refused"]:,} were refused,
 and all {fuzz["read"]:,} good ones between them were read ([fuzz](lab/fuzz.md)).
 """

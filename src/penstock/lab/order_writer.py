@@ -60,6 +60,7 @@ class OrderPlan:
     instances: int = 1
     start: int = 0  # orders of this instance that are there already
     pool: int = POOL_ORDERS  # orders that are encoded; the others repeat them
+    since_s: float | None = None  # monotonic: the rate counts from here, a pause is caught up
 
 
 class _Template(NamedTuple):
@@ -100,7 +101,10 @@ class OrderWriter:
     def write(self, on_written: Callable[[int], None] = lambda _count: None) -> int:
         """Write them all; `on_written` gets the number of orders of this instance so far."""
         plan = self._plan
-        written, started_s = plan.start, time.monotonic()
+        written = plan.start
+        started_s = time.monotonic() - written / plan.rate if plan.rate is not None else 0.0
+        if plan.since_s is not None:
+            started_s = plan.since_s
         for number in self._rounds():
             left = plan.count - number * plan.pool
             batches = self._round(number, left)
@@ -108,7 +112,7 @@ class OrderWriter:
             written += min(left, plan.pool)
             on_written(written)
             if plan.rate is not None:
-                ahead_s = (written - plan.start) / plan.rate - (time.monotonic() - started_s)
+                ahead_s = written / plan.rate - (time.monotonic() - started_s)
                 time.sleep(max(0.0, ahead_s))
         return written
 

@@ -148,6 +148,7 @@ class _Rollout:
         self._reports: Any = self._context.Queue()
         self._workers: dict[str, tuple[Any, Any]] = {}  # process and its stop event, by name
         self._written: dict[str, int] = {}
+        self._since_s: dict[str, float] = {}  # when a producer's rate began
         self._upgraded: set[str] = set()
         self._old_ends: dict[TopicPartition, Offset] = {}  # when the last producer was upgraded
         self._record = _Record()
@@ -233,6 +234,7 @@ class _Rollout:
             self._topic, (version,), seed=self._lab.seed, count=_FOREVER,
             pool=max(100, rate // 2), rate=rate, codec=Codec.LZ4, instance=number,
             instances=size.producers, start=self._written.get(name, 0),
+            since_s=self._since_s.get(name),
         )  # fmt: skip
         where = (self._lab.platform.bootstrap, self._lab.platform.registry_url)
         if name.startswith("p"):
@@ -295,4 +297,5 @@ class _Rollout:
                 self._record.sending_s = (self._record.sending_s[0] or now_s, now_s)
                 self._record.sent += report.events
                 name = report.name
+                self._since_s.setdefault(name, now_s)
                 self._written[name] = self._written.get(name, 0) + report.events

@@ -18,6 +18,10 @@ from penstock.link.blocking import BlockingCluster
 
 _REPORT_S: Final = 1.0
 _FLOW: Final = FlowLimits(high_records=20_000, low_records=5_000)
+_FETCHES: Final = {  # some large ones a second rather than one for each batch
+    "fetch.min.bytes": 1 << 20,
+    "fetch.wait.max.ms": 500,
+}
 _FIELDS: Final = ["order_id", "cents"]
 
 
@@ -65,7 +69,7 @@ def consume_until(
         Registry(registry_url) as registry,
         Consumer(
             bootstrap, plan.topic, group, registry=registry, value=contract, flow=_FLOW,
-            on_decode_error=OnDecodeError.SKIP, settings={"group.protocol": "consumer"},
+            on_decode_error=OnDecodeError.SKIP, settings={"group.protocol": "consumer", **_FETCHES},
         ) as consumer,
     ):  # fmt: skip
         events = errors = 0

@@ -19,7 +19,7 @@ from penstock.model import Offset, TopicPartition
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.messages.fetch import READ_COMMITTED, FetchedAbort, FetchedPartition
 
-WAIT_MS: Final = 250  # how long the broker may wait for the first byte
+WAIT_MS: Final = 250  # how long the broker may wait for `bytes_min`
 
 
 class FetchedBatches(NamedTuple):
@@ -50,6 +50,8 @@ def fetch_once(
     *,
     isolation: Isolation,
     bytes_max: int,
+    bytes_min: int = 1,
+    wait_ms: int = WAIT_MS,
 ) -> Steps[dict[TopicPartition, FetchedBatches]]:
     """The batches after these offsets, of partitions that this broker leads, in its order.
 
@@ -57,7 +59,7 @@ def fetch_once(
     rotate them. A single larger batch comes whole.
     """
     places = _places(offsets, (yield from routes.routes_to(offsets)))
-    limits = FetchLimits(WAIT_MS, bytes_max, bytes_max)
+    limits = FetchLimits(wait_ms, bytes_max, bytes_max, min(bytes_min, bytes_max))
     response = yield from send(address, fetch_request(places, limits, int(isolation)))
     rows: dict[TopicPartition, FetchedBatches] = {}
     for partition, row in read_rows(response, places).items():

@@ -33,11 +33,12 @@ class FetchPlace(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """How long a leader may wait for the first byte, and how much it returns."""
+    """How long a leader may wait for `bytes_min`, and how much it returns."""
 
     wait_ms: int
     bytes_max: int  # of all partitions together; the first batch comes whole
     partition_bytes_max: int
+    bytes_min: int = 1
 
 
 def fetch_request(
@@ -62,7 +63,9 @@ def fetch_request(
                     partition_max_bytes=limits.partition_bytes_max,
                 )
             )
-        return FetchRequest(limits.wait_ms, 1, limits.bytes_max, isolation_level, topics=topics)
+        return FetchRequest(
+            limits.wait_ms, limits.bytes_min, limits.bytes_max, isolation_level, topics=topics
+        )
 
     version_max = VERSION_MAX if with_ids else TOPIC_IDS_FROM - 1
     return Request(FETCH, body, FLEXIBLE_FROM, version_max)
