@@ -26,10 +26,7 @@ _TOPICS_AND_PARTITIONS: Final = 2  # how deep the codes of most responses are
 
 
 class TopicCounts:
-    """One topic's counts, shared by its partitions on this broker.
-
-    What leaders appended is added by `Partition.append` itself.
-    """
+    """One topic's counts, shared by its partitions on this broker."""
 
     __slots__ = (
         "batches",
@@ -51,6 +48,12 @@ class TopicCounts:
         self.isr_shrinks: int = 0
         self.isr_expansions: int = 0
         self.batches: list[int] = [0] * SIZES  # by the length of their size in bits
+
+    def note_batch(self, size_bytes: int, records: int) -> None:
+        """A batch was appended by the leader."""
+        self.received_bytes += size_bytes
+        self.records += records
+        self.batches[size_bytes.bit_length()] += 1
 
     def note_change(self, old: Leadership, new: Leadership) -> None:
         """The controller changed leader or replicas of a partition."""

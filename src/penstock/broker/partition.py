@@ -258,11 +258,8 @@ class Partition:
             self.on_write_failed(error)
             raise
         if not appended.is_duplicate:
-            size_bytes, counts = len(batch), self.counts
-            self._uncommitted_bytes += size_bytes
-            counts.received_bytes += size_bytes
-            counts.records += header.record_count
-            counts.batches[size_bytes.bit_length()] += 1
+            self._uncommitted_bytes += len(batch)
+            self.counts.note_batch(len(batch), header.record_count)
             self._advance(self._committer.on_appended(appended.end_offset))
             if self._flush is not None:
                 self._flush_by_policy(self._flush)
@@ -351,8 +348,7 @@ class Partition:
         if high_watermark <= self.log.high_watermark:
             return
         self.log.set_high_watermark(high_watermark)
-        if self._waits.commits:
-            self._waits.on_committed(high_watermark)
+        self._waits.on_committed(high_watermark)
         size_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
         if self.polls:
             for poll in tuple(self.polls):

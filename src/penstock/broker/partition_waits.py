@@ -24,10 +24,10 @@ class _CommitWait(NamedTuple):
 class PartitionWaits:
     """The waits of one partition. Those for commits come in the order of the log."""
 
-    __slots__ = ("_deletions", "commits")
+    __slots__ = ("_commits", "_deletions")
 
     def __init__(self) -> None:
-        self.commits: deque[_CommitWait] = deque()  # for reading
+        self._commits: deque[_CommitWait] = deque()
         self._deletions: list[tuple[Offset, OnCommitted]] = []
 
     @property
@@ -37,7 +37,7 @@ class PartitionWaits:
 
     def add_commit(self, end_offset: Offset, call: OnCommitted, *, needs_min_insync: bool) -> None:
         """Wait for the high watermark."""
-        self.commits.append(_CommitWait(end_offset, call, needs_min_insync))
+        self._commits.append(_CommitWait(end_offset, call, needs_min_insync))
 
     def add_deletion(self, offset: Offset, call: OnCommitted) -> None:
         """Wait until no replica that is in sync has a record below the offset."""
@@ -45,7 +45,7 @@ class PartitionWaits:
 
     def on_committed(self, high_watermark: Offset) -> None:
         """Release what is committed."""
-        commits = self.commits
+        commits = self._commits
         while commits and commits[0].end_offset <= high_watermark:
             commits.popleft().call(None)
 
@@ -59,8 +59,8 @@ class PartitionWaits:
 
     def on_too_few_in_sync(self) -> None:
         """Nothing is committed until more replicas are in sync: tell those that can act on it."""
-        waiting = self.commits
-        self.commits = deque(row for row in waiting if not row.needs_min_insync)
+        waiting = self._commits
+        self._commits = deque(row for row in waiting if not row.needs_min_insync)
         refusal = Refused(
             ErrorCode.not_enough_replicas_after_append,
             "appended, but fewer replicas are in sync now than min.insync.replicas requires",
@@ -71,7 +71,7 @@ class PartitionWaits:
 
     def refuse_all(self, refusal: Refused) -> None:
         """Nothing that is waited for will happen here."""
-        commits, self.commits = self.commits, deque()
+        commits, self._commits = self._commits, deque()
         deletions, self._deletions = self._deletions, []
         for row in commits:
             row.call(refusal)

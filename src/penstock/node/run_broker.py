@@ -78,6 +78,7 @@ SESSION_IDS_END: Final = 1 << 31
 STATUS_INTERVAL_S: Final = 1.0  # at most this often, however short the rounds of upkeep are
 STOP_S: Final = 4.0  # a graceful stop waits this long for pending responses
 HAND_OVER_S: Final = 10.0  # and this long for other brokers to take over
+GARBAGE_MIN: Final = 10_000  # new objects before a collection: requests that wait are no garbage
 FETCH_SESSION_IDLE_MS: Final = Millis(120_000)  # then a session may be evicted
 
 
@@ -254,6 +255,7 @@ class RunningBroker:
             "checkpoints", write_checkpoints(self.folder, self.clocks.wall, Millis(interval_ms))
         )
         gc.freeze()  # what exists now exists until the end: no collection looks at it again
+        gc.set_threshold(GARBAGE_MIN)
         gc.enable()
         return port
 
