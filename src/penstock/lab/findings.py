@@ -118,9 +118,10 @@ In Avro a field without a default is required of every writer: BACKWARD says
 says *{matrix[f"PROTOBUF {required} BACKWARD"]}*, and a reader gets an empty value where the writer
 had none: it cannot tell "empty" from "not sent" unless the field is `optional`. Of
 {config["changes"]} changes, {bakeoff["PROTOBUF"]["changes"]} are safe in both directions in
-Protobuf, {bakeoff["AVRO"]["changes"]} in Avro and {bakeoff["JSON"]["changes"]} in JSON Schema. That is
-tolerance, not safety: under FORWARD `int to long` is *{matrix["PROTOBUF int to long FORWARD"]}* in
-Protobuf, where an old reader drops the upper half of a large number without an error, and
+Protobuf, {bakeoff["AVRO"]["changes"]} in Avro and {bakeoff["JSON"]["changes"]} in JSON Schema.
+That is tolerance, not safety: under FORWARD `int to long` is
+*{matrix["PROTOBUF int to long FORWARD"]}* in Protobuf, where an old reader drops the
+upper half of a large number without an error, and
 *{matrix["AVRO int to long FORWARD"]}* in Avro.
 """
 

@@ -16,6 +16,7 @@ _TITLES: Final = (
     "a thing that people buy", "another thing of that kind", "something for the garden",
     "a book about streams", "two pairs of socks", "tea, whole leaves",
 )  # fmt: skip
+_PRODUCTS: Final = 2_000  # each has one name and price, so orders compress as those of a shop do
 _STREETS: Final = ("Long Street", "Short Lane", "Harbour Road", "Mill Alley")
 
 
@@ -62,11 +63,12 @@ def _is_long(shape: OrderShape, name: str) -> bool:
 
 
 def _item(shape: OrderShape, rng: random.Random) -> dict[str, Any]:
+    product = rng.randrange(_PRODUCTS)
     item: dict[str, Any] = {
-        "sku": f"SKU-{rng.randrange(10**8):08d}",
-        "title": rng.choice(_TITLES),
+        "sku": f"SKU-{product * 48_611 % 10**8:08d}",
+        "title": _TITLES[product % len(_TITLES)],
         "quantity": rng.randrange(1, 10),
-        "cents": rng.randrange(10_000),
+        "cents": product * 7_919 % 10_000,
     }
     discount = rng.randrange(50)
     if any(field.name == "discount" for field in shape.item_fields) and discount < 10:
