@@ -30,7 +30,7 @@ MakeTopic = Callable[..., str]
 def read_all(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
     """Everything that was committed, partition by partition."""
     consumer = KafkaConsumer(
-        {"bootstrap.servers": bootstrap, "group.id": "none", "enable.partition.eof": True}
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     messages, ended = [], 0

@@ -72,7 +72,7 @@ def test_topics_are_listed_with_records_and_bytes(
     assert [each["latest"] for each in page["partitions"]] == ["5", "0"]
     assert page["skew"] == 2.0
     assert page["subjects"] == {"key": None, "value": None}
-    assert http.get("/console/api/topics/none").status_code == 404
+    assert http.get(f"/console/api/topics/{topic}-absent").status_code == 404
 
 
 def test_settings_have_a_source_a_default_and_a_meaning(
@@ -97,7 +97,7 @@ def test_a_group_has_lag_and_offsets(http: httpx.Client, group: tuple[str, str])
     (offset,) = page["offsets"]
     assert (offset["topic"], offset["committed"], offset["latest"]) == (topic, "2", "10")
     assert offset["lag"] == "8"
-    assert http.get("/console/api/groups/none").status_code == 404
+    assert http.get(f"/console/api/groups/{name}-absent").status_code == 404
 
 
 def test_a_reset_shows_before_and_after_and_then_does_it(

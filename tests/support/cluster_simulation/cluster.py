@@ -250,6 +250,10 @@ class _NoCollector:
         """Has no effect here."""
 
     @staticmethod
+    def set_threshold(_objects: int) -> None:
+        """Has no effect here."""
+
+    @staticmethod
     def enable() -> None:
         """Has no effect here."""
 
