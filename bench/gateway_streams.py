@@ -240,17 +240,18 @@ def wait_until_stalled(client: socket.socket) -> None:
     size, same = -1, 0
     while same < 20:
         time.sleep(0.1)
-        now = in_flight_bytes(client.getsockname()[1])
+        now = in_flight_bytes(client)
         size, same = now, same + 1 if now == size else 0
 
 
-def in_flight_bytes(port: int) -> int:
+def in_flight_bytes(client: socket.socket) -> int:
     """What the kernel has of a connection: unacknowledged at one end, unread at the other."""
+    # Both ports: other connections on this machine may have the same port at one end.
+    ends = {client.getsockname()[1], client.getpeername()[1]}
     total = 0
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         columns = line.split()
-        ports = {int(end.partition(":")[2], 16) for end in columns[1:3]}
-        if port in ports:
+        if ends == {int(end.partition(":")[2], 16) for end in columns[1:3]}:
             unsent, unread = columns[4].split(":")
             total += int(unsent, 16) + int(unread, 16)
     return total
@@ -259,7 +260,7 @@ def in_flight_bytes(port: int) -> int:
 def resume_ms(client: socket.socket) -> float:
     """How long a client that reads again waits for events that were not in flight."""
     client.settimeout(5)
-    old = in_flight_bytes(client.getsockname()[1]) + IN_FLIGHT_BYTES
+    old = in_flight_bytes(client) + IN_FLIGHT_BYTES
     started_s = time.perf_counter()
     received = 0
     while received <= old:
