@@ -26,7 +26,8 @@ _EXACT_INTS: Final = {
 }  # all up to here are floats
 
 
-# Of which branches of a union a value of a type may be: for fastavro an int is a float, too.
+# Of which branches of a union a value of a type may be: for fastavro an int is a float, too, and
+# bytes are an array of numbers.
 _PYTHON_TYPES: Final[dict[AvroType, tuple[type, ...]]] = {
     AvroType.BOOLEAN: (bool,),
     AvroType.INT: (int,),
@@ -37,7 +38,7 @@ _PYTHON_TYPES: Final[dict[AvroType, tuple[type, ...]]] = {
     AvroType.ENUM: (str,),
     AvroType.BYTES: (bytes, bytearray),
     AvroType.FIXED: (bytes, bytearray),
-    AvroType.ARRAY: (list,),
+    AvroType.ARRAY: (list, bytes, bytearray),
     AvroType.MAP: (dict,),
     AvroType.RECORD: (dict,),
 }
