@@ -238,3 +238,31 @@ def test_a_leader_that_stood_still_serves_again_once_it_knows_who_leads(start: S
     assert scenario.world.run_until(lambda: dispatcher.is_open, within_s=10.0)
     assert partition_of(leader).leader_epoch == row_of(scenario).leader_epoch
     finish(scenario)
+
+
+def test_a_leader_that_stood_still_twice_serves_by_what_it_learnt_after_the_second_time(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = start()
+    leader = broker_of(scenario, row_of(scenario).leader)
+    assert leader.loop is not None
+    assert leader.running is not None
+    dispatcher, lifecycle = leader.running.broker.dispatcher, leader.running.lifecycle
+    renew, renewals = lifecycle.renewed, []
+
+    async def renewed() -> None:
+        began_s = scenario.world.now_s
+        await renew()
+        renewals.append(began_s)
+
+    monkeypatch.setattr(lifecycle, "renewed", renewed)
+    for _ in range(2):
+        leader.loop.pause()
+        scenario.run_for(6.0)
+        resumed_s = scenario.world.now_s
+        leader.loop.resume()
+        assert scenario.world.run_until(lambda: not dispatcher.is_open, within_s=1.0)
+    assert scenario.world.run_until(lambda: dispatcher.is_open, within_s=10.0)
+    scenario.run_for(3.0)
+    assert [began_s >= resumed_s for began_s in renewals] == [True]
+    finish(scenario)

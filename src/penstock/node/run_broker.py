@@ -147,6 +147,7 @@ class RunningBroker:
         )
         self._status_due_at = 0.0
         self._tasks: list[asyncio.Task[None]] = []
+        self._resuming: asyncio.Task[None] | None = None  # after a stall
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def _build_broker(self, quotas: Quotas) -> Broker:
@@ -327,10 +328,11 @@ class RunningBroker:
         ]
         await self.reports.taken(complete, ReplicaCondition.COMPLETE)
 
-    def _keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def _keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
         task.add_done_callback(_report_end)
         self._tasks.append(task)
+        return task
 
     def _watch_stalls(self) -> None:
         limit_s = self.settings.values.integer("broker.session.timeout.ms") / 1000
@@ -342,7 +344,9 @@ class RunningBroker:
         """Others may have taken over: serve nothing until the controller says how things are."""
         logger.warning("this process stood still for %.1f s", stood_s)
         self.broker.dispatcher.pause()
-        self._keep_running("resuming", self._resume())
+        if self._resuming is not None:
+            self._resuming.cancel()  # what the controller said before this stall is out of date
+        self._resuming = self._keep_running("resuming", self._resume())
 
     async def _resume(self) -> None:
         await self.lifecycle.renewed()
