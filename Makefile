@@ -43,7 +43,7 @@ test: check
 	$(PYTEST) -m "not slow"
 
 test-all: check
-	$(PYTEST)
+	$(PYTEST) --cluster-seeds 500
 
 # Branch coverage of src by the fast tests, printed and in build/coverage. Not part of `make test`, because it almost doubles
 # the CPU time. Processes that tests start are not measured.

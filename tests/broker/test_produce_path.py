@@ -413,6 +413,18 @@ def test_delete_records_does_not_wait_for_a_replica_that_is_not_in_sync(
     assert received_deletion(wire).low_watermark == 1
 
 
+def test_delete_records_is_refused_below_min_insync(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    assert wire.produce("t", make_batch((b"k", b"v")), acks=1).base_offset == 0
+    fetch_as_follower(broker, partition, 1)
+    shrink_isr(broker, partition)
+    send_delete(wire, 1, timeout_ms=20_000)
+    assert received_deletion(wire).error_code == ErrorCode.not_enough_replicas
+    assert broker.call(lambda: partition.log.start_offset) == 0
+
+
 def listed(wire: Wire, timestamp: int, version: int = 5) -> tuple[ErrorCode, int]:
     row = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
     topics = [{"name": "t", "partitions": [row]}]

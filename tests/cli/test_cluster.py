@@ -138,6 +138,8 @@ def test_a_single_broker_grows_by_brokers_that_join_and_get_votes(tmp_path: Path
         (["voters", "remove", "7"], "broker 7 is not a voter"),
         (["voters", "add", "1"], "broker 1 is a voter already"),
         (["elect", "no-such-topic"], "no such topic: no-such-topic"),
+        (["alter", "--unset", "min.insync.replicas"], "Cannot remove these configs"),
+        (["alter", "-c", "num.partitions=3"], "Cannot update these configs dynamically"),
     ],
 )
 def test_changes_that_cannot_be_are_refused(

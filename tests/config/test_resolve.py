@@ -84,9 +84,9 @@ def test_a_group_stays_within_the_brokers_bounds() -> None:
 
 
 def test_a_key_that_needs_a_restart_cannot_be_changed_while_running() -> None:
-    check_broker_overrides({"log.retention.ms": "5"}, ["log.retention.ms"])
+    check_broker_overrides({"log.retention.ms": "5"}, ["log.retention.ms"], for_all=False)
     with pytest.raises(Refused) as refused:
-        check_broker_overrides({"num.partitions": "5"}, ["num.partitions"])
+        check_broker_overrides({"num.partitions": "5"}, ["num.partitions"], for_all=False)
     assert refused.value.code is ErrorCode.invalid_request
 
 

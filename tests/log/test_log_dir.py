@@ -15,7 +15,11 @@ from penstock.log import (
     OpenFiles,
     PartitionLog,
     Segment,
+    checkpoints,
+    crash_recovery,
+    partition_log,
 )
+from penstock.log import recovery as recovery_of_a_log
 from penstock.log.checkpoints import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
@@ -26,6 +30,7 @@ from penstock.log.checkpoints import (
 )
 from penstock.log.log_dir import CLEAN_SHUTDOWN
 from penstock.log.log_dir_identity import load_identity, load_topic_id, save_topic_id
+from penstock.log.scan import DamagedLogError
 from penstock.model import Millis, NodeId, Offset, TopicId, TopicPartition
 from tests.support.settings import default_log_settings
 
@@ -58,6 +63,81 @@ def test_a_clean_stop_is_known_at_the_next_start_only(tmp_path: Path, fill: Fill
     assert (log.end_offset, log.high_watermark, log.recovery_point) == (10, 10, 10)
     again.release()  # as a kill would
     assert not opened(tmp_path).was_clean
+
+
+def test_a_large_log_is_recovered_before_it_is_opened(
+    tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = opened(tmp_path)
+    log = partition(folder)
+    fill(log, 10)
+    log.flush()
+    fill(log, 10)
+    fill(partition(folder, DASHED), 10)
+    folder.plan_checkpoint().run()
+    folder.release()  # as a kill would
+    path = tmp_path / "orders-0" / "00000000000000000000.log"
+    whole_bytes = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(bytes(100))  # a batch that was not written completely
+    monkeypatch.setattr(crash_recovery, "CHECKED_BYTES_MIN", whole_bytes)
+    monkeypatch.setattr(partition_log, "_SMALL_BYTES", 0)
+    again = opened(tmp_path)
+    recovery = again.plan_recovery(lambda _name: default_log_settings(), Millis(0))
+    recovery.run()
+    assert set(recovery.checked) == {ORDERS}
+    assert path.stat().st_size == whole_bytes
+    monkeypatch.setattr(recovery_of_a_log, "_index_batches", None)  # it scans nothing again
+    log = partition(again)
+    assert (log.end_offset, log.recovery_point) == (20, 10)
+    again.release()
+
+
+def test_a_log_that_cannot_be_recovered_is_reported_when_it_is_opened(
+    tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = opened(tmp_path)
+    log = partition(folder)
+    fill(log, 10)
+    log.flush()
+    folder.plan_checkpoint().run()
+    folder.release()
+    (tmp_path / "orders-0" / "00000000000000000000.log").write_bytes(b"")
+    monkeypatch.setattr(crash_recovery, "CHECKED_BYTES_MIN", 0)
+    again = opened(tmp_path)
+    recovery = again.plan_recovery(lambda _name: default_log_settings(), Millis(0))
+    recovery.run()
+    assert recovery.checked == {}
+    with pytest.raises(DamagedLogError, match="was on disk up to 10"):
+        partition(again)
+    again.release()
+
+
+def test_truncations_that_are_planned_together_write_the_checkpoints_once(
+    tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = opened(tmp_path)
+    logs = [partition(folder), partition(folder, DASHED)]
+    for log in logs:
+        fill(log, 10)
+        log.flush()
+        log.set_high_watermark(Offset(10))
+    folder.plan_checkpoint().run()
+    written: list[str] = []
+    write = checkpoints.write_offsets
+
+    def note(path: Path, offsets: dict[TopicPartition, Offset]) -> None:
+        written.append(path.name)
+        write(path, offsets)
+
+    monkeypatch.setattr(checkpoints, "write_offsets", note)
+    truncations = [log.plan_truncation(Offset(4)) for log in logs]
+    for truncation in truncations:
+        assert truncation is not None
+        truncation.run()
+    assert sorted(written) == sorted([START_OFFSETS, RECOVERY_POINTS, HIGH_WATERMARKS])
+    assert read_offsets(tmp_path / RECOVERY_POINTS) == {ORDERS: 4, DASHED: 4}
+    folder.release()
 
 
 def test_partitions_are_found_with_their_topic_ids(tmp_path: Path) -> None:

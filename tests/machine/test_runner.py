@@ -284,6 +284,19 @@ def test_a_reply_that_is_not_committed_in_time_becomes_an_error(slow: Scenario) 
     assert slow.runner.wake_at() is None
 
 
+def test_requests_to_a_journal_that_stands_still_leave_nothing_behind(slow: Scenario) -> None:
+    slow.say("hello")
+    for number in range(100):
+        slow.say("how many", later(number * COMMIT_WAIT_MS))
+        slow.runner.tick(later(number * COMMIT_WAIT_MS))
+    assert len(slow.journal.waiting) == 1
+    slow.journal.give_up(Refused(ErrorCode.not_coordinator, "another leader"))
+    slow.say("how many")
+    assert len(slow.journal.waiting) == 1, "it waits again"
+    slow.journal.commit()
+    assert slow.replies[-1] == {"hello": 1}
+
+
 def test_a_parked_caller_waits_for_as_long_as_the_machine_wants(quick: Scenario) -> None:
     quick.say("park")
     quick.runner.tick(later(10 * COMMIT_WAIT_MS))

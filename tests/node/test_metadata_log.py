@@ -9,7 +9,9 @@ import pytest
 from penstock.broker import metadata_follower
 from penstock.broker.handler import result_of
 from penstock.broker.new_topics import new_topic_id
+from penstock.broker.quorum.snapshot_files import snapshot_path, write_snapshot
 from penstock.config.resolve import ChangeKind, ConfigChange
+from penstock.consensus.raft import OffsetAndEpoch, VoterSet
 from penstock.coordination.controller.commands import (
     AlterConfigs,
     CreateTopics,
@@ -19,7 +21,10 @@ from penstock.coordination.controller.commands import (
 )
 from penstock.coordination.controller.events import ConfigScope
 from penstock.coordination.controller.state import ClusterState
+from penstock.log import LogDirectoryError
+from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.node.data_folder import open_folder
+from penstock.node.metadata_folder import open_metadata
 from penstock.node.run_broker import RunningBroker
 from penstock.node.settings import node_settings
 
@@ -67,3 +72,21 @@ def test_a_long_history_is_replaced_by_snapshots_and_replays_to_the_same_state(
     assert kept_records < 3 * CHANGES  # one record at least for each change
     after, _ = asyncio.run(run(tmp_path, with_history=False))
     assert after == before
+
+
+def test_a_metadata_log_without_the_snapshot_it_continues_is_not_opened(tmp_path: Path) -> None:
+    folder, _ = open_folder(node_settings(folder=tmp_path))
+    metadata = open_metadata(folder, Millis(0))
+    snapshot = OffsetAndEpoch(Offset(5), LeaderEpoch(1))
+    write_snapshot(metadata.folder, snapshot, VoterSet(()), [], Millis(0))
+    folder.close()
+
+    folder, _ = open_folder(node_settings(folder=tmp_path))
+    assert open_metadata(folder, Millis(0)).start_offset == snapshot.offset
+    folder.close()
+
+    snapshot_path(metadata.folder, snapshot).unlink()
+    folder, _ = open_folder(node_settings(folder=tmp_path))
+    with pytest.raises(LogDirectoryError, match="starts at offset 5 and has no snapshot"):
+        open_metadata(folder, Millis(0))
+    folder.close()

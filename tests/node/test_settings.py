@@ -60,7 +60,7 @@ def test_the_command_line_overrides_a_file(tmp_path: Path) -> None:
     assert (settings.shown_host, settings.shown_port(9092)) == ("broker.example", 19092)
     assert settings.folder == Path("/var/lib/kafka")
     assert controller_view(settings).default_partition_count == 5
-    assert controller_view(settings).default_replication_factor == 2
+    assert settings.values.integer("default.replication.factor") == 2
     nearer = node_settings(folder=tmp_path, kafka_port=0, host="127.0.0.1", properties=file)
     assert (nearer.folder, nearer.host, nearer.kafka_port) == (tmp_path, "127.0.0.1", 0)
 

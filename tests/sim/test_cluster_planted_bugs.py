@@ -12,6 +12,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.quorum import quorum_state_file
 from penstock.broker.quorum.quorum_node import QuorumNode
 from penstock.consensus.replica.leader import InSyncReplicas
+from penstock.log.appendable_log import AppendableLog
 from penstock.log.files import replace_file
 from penstock.model import NodeId, Offset
 from tests.support.cluster_simulation.scenario import run_seed
@@ -86,12 +87,23 @@ def acknowledge_copies_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def note_epochs_at_the_first_append(patch: pytest.MonkeyPatch) -> None:
+    """A leader that writes nothing leaves no trace of its epoch."""
+    patch.setattr(AppendableLog, "start_epoch", lambda _log, _epoch: None)
+
+
 # With what finds it sooner than chance does.
 BUGS: dict[Plant, dict[str, Any]] = {
     ignore_proposed_sets: {"faults": ("isolate", "cut_one_way", "crash", "slow_link", "pause")},
     ignore_epoch_starts: {
         "faults": ("crash_all", "crash", "slow_link", "slow_link", "slow_link"),
         "fault_interval_s": 0.6,
+        "duration_s": 15.0,
+        "look_s": 0.05,
+    },
+    note_epochs_at_the_first_append: {
+        "faults": ("crash_all", "crash", "slow_link", "slow_link", "isolate"),
+        "fault_interval_s": 0.4,
         "duration_s": 15.0,
         "look_s": 0.05,
     },

@@ -1,69 +1,27 @@
-"""Simulated clusters recover from lost power and bad disks by themselves, with all that counted."""
+"""Simulated clusters recover automatically from lost power and bad disks, with all that counted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.model import Offset
 from tests.support.cluster_simulation.clients import Reader
+from tests.support.cluster_simulation.quiet import (
+    Start,
+    broker_of,
+    finish,
+    partition_of,
+    row_of,
+)
 from tests.support.cluster_simulation.scenario import TOPIC, Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from penstock.broker.partition import Partition
-    from penstock.coordination.controller.events import PartitionState
     from tests.support.cluster_simulation.cluster import SimulatedBroker
-
-Start = Callable[..., Scenario]
-
-
-@pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Start three brokers and clients that write and read one partition of a topic."""
-    scenarios: list[Scenario] = []
-
-    def start(**options: Any) -> Scenario:
-        plain = {
-            "brokers": 3, "partitions": 1, "producers": 1, "transactions": False, "members": 0,
-            "flushes": False, "leaves_one_down": False, "most_delay_s": 0.001, "faults": (),
-        }  # fmt: skip
-        scenario = Scenario(1, tmp_path, monkeypatch, {**plain, **options})
-        scenarios.append(scenario)
-        scenario.begin()
-        scenario.run_for(2.0)
-        return scenario
-
-    yield start
-    for scenario in scenarios:
-        scenario.close()
-
-
-def row_of(scenario: Scenario) -> PartitionState:
-    """The partition as the broker knows it that has applied most."""
-    newest = max((each for _, each in scenario.cluster.running), key=lambda b: b.follower.applied)
-    return newest.image.state.topics[TOPIC].partitions[0]
-
-
-def broker_of(scenario: Scenario, node_id: int) -> SimulatedBroker:
-    return scenario.cluster.brokers[node_id - 1]
-
-
-def partition_of(broker: SimulatedBroker) -> Partition:
-    assert broker.running is not None
-    partition = broker.running.partitions.find(TOPIC, 0)
-    assert partition is not None
-    return partition
-
-
-def finish(scenario: Scenario) -> None:
-    """All serve, every producer makes progress, and what was acknowledged is read."""
-    scenario.heal()
-    scenario.check_end()
 
 
 def test_all_partitions_return_after_a_power_cut_of_all_brokers(start: Start) -> None:

@@ -16,7 +16,7 @@ class MemoryJournal:
         self.commits_at_once = commits_at_once
         self.failure: Callable[[], Exception | None] = lambda: None  # raised instead of writing
         self.committed_offset = Offset(0)
-        self._waiting: list[tuple[Offset, OnCommitted]] = []
+        self.waiting: list[tuple[Offset, OnCommitted]] = []
 
     @property
     def applies(self) -> Literal[Applies.ON_APPEND]:
@@ -43,7 +43,7 @@ class MemoryJournal:
 
     def call_when_committed(self, end_offset: Offset, call: OnCommitted) -> None:
         """Call from `commit` or `give_up`."""
-        self._waiting.append((end_offset, call))
+        self.waiting.append((end_offset, call))
 
     def commit(self) -> None:
         """Everything so far can no longer be lost."""
@@ -55,7 +55,7 @@ class MemoryJournal:
         self._call_waiting(refusal)
 
     def _call_waiting(self, refusal: Refused | None) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         for _, call in waiting:
             call(refusal)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.handler import result_of
 from penstock.broker.quorum.raft_journal import RaftJournal
 from penstock.broker.runner_host import RunnerHost
 from penstock.consensus.raft import Role
-from penstock.coordination.controller.commands import StartSessions
+from penstock.coordination.controller.commands import ConfirmActive, StartSessions
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Runner
 from penstock.model import Offset
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
     from penstock.broker.metadata_follower import MetadataFollower
     from penstock.broker.quorum.quorum_node import QuorumNode
-    from penstock.consensus.raft import RoleChange
+    from penstock.consensus.raft import RoleChange, VoterChange
     from penstock.coordination.controller import ClusterState, ControllerMachine
     from penstock.coordination.controller.commands import Command
     from penstock.coordination.controller.events import Event
     from penstock.machine import CallerId
+    from penstock.machine.journal import OnCommitted
     from penstock.model import LeaderEpoch, Millis, Moment
 
 logger: Final = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ class ActiveController:
         self._quorum: QuorumNode | None = None
         self._host: RunnerHost[ClusterState, Command, Event] | None = None
         self._epoch: LeaderEpoch | None = None  # that this replica leads
+        self._voter_changes: list[OnCommitted] = []  # not committed yet: one at a time, as a rule
         self.on_active: Callable[[], None] = lambda: None
 
     def attach(self, quorum: QuorumNode) -> None:
@@ -71,6 +74,28 @@ class ActiveController:
             return _not_active()
         return self._host.submit(command)
 
+    async def confirm(self) -> bool:
+        """Whether it is still active: a majority has committed a record since this was called."""
+        try:
+            await result_of(self.submit(ConfirmActive))
+        except Refused:
+            return False
+        return True
+
+    def change_voters(self, change: VoterChange, call: OnCommitted) -> None:
+        """Call when the change is committed, or when this controller is active no more."""
+        if self._epoch is None or self._quorum is None:
+            raise _not_active()
+        end_offset = self._quorum.propose_voters(change)
+        self._voter_changes.append(call)
+
+        def on_applied(refusal: Refused | None) -> None:
+            if call in self._voter_changes:  # else its epoch has ended, and it was refused
+                self._voter_changes.remove(call)
+                call(refusal)
+
+        self._follower.call_when_applied(end_offset, on_applied)
+
     def story(self, key: str) -> Sequence[tuple[Millis, str]]:
         """The last things that happened to a topic or a broker, in words."""
         return () if self._host is None else self._host.story(key)
@@ -93,6 +118,9 @@ class ActiveController:
         """Decide nothing more; what was not committed is dropped."""
         self._epoch = None
         host, self._host = self._host, None
+        changes, self._voter_changes = self._voter_changes, []
+        for call in changes:
+            call(_not_active())
         if host is not None:
             logger.info("this broker is no longer the active controller")
             host.resign(_not_active())

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.broker.replication.in_sync_changes import InSyncChanges
     from penstock.broker.replication.unusable_replicas import UnusableReplicas
     from penstock.broker.settings import BrokerSettings, TopicSettings
+    from penstock.broker.suspected_leaders import SuspectedLeaders
     from penstock.broker.transaction_coordinators import TransactionCoordinators
     from penstock.model import Millis, NodeId, TopicId
 
@@ -101,6 +102,7 @@ class Broker:
     controller_client: ControllerClient = field(init=False)
     dispatcher: Dispatcher = field(init=False)
     lost_brokers: LostBrokers = field(init=False)
+    suspected_leaders: SuspectedLeaders = field(init=False)
     follower_sessions: FollowerSessions = field(init=False)
     in_sync_changes: InSyncChanges = field(init=False)
     unusable: UnusableReplicas = field(init=False)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.background import start_background
 from penstock.broker.broker_links import Purpose
 from penstock.errors import ErrorCode, Refused
 from penstock.link.operation import FAILURES
@@ -47,6 +48,7 @@ class BrokerLifecycle:
         *,
         endpoint: Endpoint,
         incarnation: UUID,
+        log_dir: UUID,
         cluster_id: Callable[[], str],
         applied_offset: Callable[[], Offset],
         is_alone: Callable[[], bool],
@@ -55,6 +57,7 @@ class BrokerLifecycle:
         self._controller = controller
         self._endpoint = endpoint
         self._incarnation = incarnation
+        self._log_dir = log_dir
         self._cluster_id = cluster_id
         self._applied_offset = applied_offset
         self._is_alone = is_alone
@@ -66,7 +69,7 @@ class BrokerLifecycle:
         self.epoch: int = -1
         self.is_fenced: bool = True
         self.wants_fence: bool = False  # it cannot follow the metadata for now
-        self.on_fenced: Callable[[], None] = lambda: None  # as it wanted
+        self.on_fenced: Callable[[], None] = lambda: None  # after `wants_fence`
 
     async def register(self, previous_epoch: int) -> int:
         """Become a broker of the cluster; the epoch. Tries until there is a controller."""
@@ -77,6 +80,7 @@ class BrokerLifecycle:
             [BrokerListener("PLAINTEXT", self._endpoint.host, self._endpoint.port, PLAINTEXT)],
             (),
             self._endpoint.rack,
+            log_dirs=[self._log_dir],
             previous_broker_epoch=previous_epoch,
         )
         last_reason = ""
@@ -103,7 +107,7 @@ class BrokerLifecycle:
 
     def start(self) -> None:
         """Send heartbeats from now on; the controller unfences this broker."""
-        self._heartbeats = asyncio.get_running_loop().create_task(self._send_heartbeats())
+        self._heartbeats = start_background("sending heartbeats", self._send_heartbeats())
 
     async def unfenced(self) -> None:
         """Wait until this broker serves."""
@@ -167,7 +171,7 @@ class BrokerLifecycle:
             )
         except FAILURES as failure:
             if isinstance(failure, Refused) or not self._is_stopping:
-                logger.debug("a heartbeat was not received: %s", failure)
+                logger.debug("a heartbeat could not be sent: %s", failure)
             return False
         return self._on_response(response)
 

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.background import report_bug
 from penstock.broker.quorum.snapshot_files import read_snapshot, write_snapshot
 from penstock.consensus.raft import OffsetAndEpoch, VoterSet
 from penstock.coordination.controller import ClusterState
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from penstock.broker.metadata_image import Changes, MetadataImage
     from penstock.broker.quorum.quorum_node import QuorumNode
     from penstock.coordination.controller.events import Event
-    from penstock.errors import Refused
     from penstock.machine.journal import OnCommitted
     from penstock.model import Millis
     from penstock.protocol.key_values import Pair
@@ -118,12 +118,6 @@ class MetadataFollower:
         else:
             heappush(self._waiting, (end_offset, next(self._numbers), call))
 
-    def refuse_waiting(self, refusal: Refused) -> None:
-        """The offsets that are waited for may never be committed: another controller is active."""
-        waiting, self._waiting = self._waiting, []
-        for _, _, call in waiting:
-            call(refusal)
-
     # What the quorum reports.
 
     def on_committed(self, high_watermark: Offset) -> None:
@@ -148,6 +142,12 @@ class MetadataFollower:
     def _turn(self) -> None:
         """Work for a while; the rest follows in the next turn."""
         self._is_scheduled = False
+        try:
+            self._work_for_a_turn()
+        except Exception as bug:  # noqa: BLE001 - without its metadata a broker cannot go on
+            report_bug("following the metadata", bug)
+
+    def _work_for_a_turn(self) -> None:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + TURN_S
         while self._work and not self._is_closed:

@@ -163,8 +163,7 @@ class Partition:
         if self.is_leader:
             self._update_replicas(needed)
             self._advance(self._committer.on_appended(self.log.end_offset))
-        if self._flush is not None:
-            self._flush_by_policy(self._flush)
+        self.flush_by_policy()
         if had_min_insync and not self.has_min_insync:
             self._waits.on_too_few_in_sync()
         self._waits.on_deleted(self.least_start_offset)
@@ -262,7 +261,7 @@ class Partition:
             self.counts.note_batch(len(batch), header.record_count)
             self._advance(self._committer.on_appended(appended.end_offset))
             if self._flush is not None:
-                self._flush_by_policy(self._flush)
+                self.flush_by_policy()
             if self.followers:
                 for follower in self.followers:
                     follower.on_appended()
@@ -382,8 +381,7 @@ class Partition:
             self.on_write_failed(error)
             raise
         finally:  # some batches may be there
-            if self._flush is not None:
-                self._flush_by_policy(self._flush)
+            self.flush_by_policy()
 
     def follow_leader(self, high_watermark: Offset, start_offset: Offset, now: Millis) -> None:
         """Take over how far the leader has committed, and where its log starts."""
@@ -400,8 +398,10 @@ class Partition:
         limit = self._flush_messages if self._flush is not None else None
         return limit is not None and self.log.unflushed_messages >= limit
 
-    def _flush_by_policy(self, flush: FlushPort) -> None:
-        if self.log.disk_failure is not None:
+    def flush_by_policy(self) -> None:
+        """Request a flush if the topic requires one."""
+        flush = self._flush
+        if flush is None or self.log.disk_failure is not None:
             return
         if self.waits_for_flush or self.log.must_change_marker:
             flush.request(self)
@@ -419,7 +419,7 @@ class Partition:
             self._advance(committed)
         elif self.on_copy_flushed is not None and not self.waits_for_flush:
             self.on_copy_flushed()
-        if self._flush is not None and self.waits_for_flush:
+        if self._flush is not None and self.waits_for_flush and not self.log.is_truncating:
             self._flush.request(self)  # more was appended while it was synced
 
     def on_flush_failed(self, error: OSError) -> None:

@@ -1,4 +1,4 @@
-"""Notices that this process stood still: paused, swapped out, or asleep with its machine.
+"""Detects that this process was paused: suspended, swapped out, or asleep with its machine.
 
 Meanwhile other brokers may have taken over what it led. A tick is set by the event loop at short
 intervals; a request that finds the last tick too old is the first thing after a stall.
@@ -42,10 +42,10 @@ class StallWatch:
 
     def check(self) -> None:
         """To be called before each request."""
-        stood_s = self._clock() - self._ticked_at
-        if stood_s > self._limit_s:
+        paused_s = self._clock() - self._ticked_at
+        if paused_s > self._limit_s:
             self._ticked_at = self._clock()
-            self._on_stall(stood_s)
+            self._on_stall(paused_s)
 
     def _tick(self) -> None:
         self.check()

@@ -1,4 +1,4 @@
-"""`penstock cluster …`: the state of brokers and partitions; leaders; voters of the metadata."""
+"""`penstock cluster …`: brokers and partitions, settings of all brokers, leaders, voters."""
 
 import time
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from penstock.cli.connect import (
     kafka_properties,
 )
 from penstock.cli.error_output import REFUSED, UNREACHABLE, fail
-from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
+from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap, read_pairs
 from penstock.cli.output import cell, counted, show_json, show_table
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import BlockingCluster
@@ -42,7 +42,7 @@ from penstock.link.cluster_admin import (
     remove_voter,
 )
 from penstock.link.settings import link_settings
-from penstock.link.topic_admin import describe_configs, describe_topics
+from penstock.link.topic_admin import BROKER, alter_configs, describe_configs, describe_topics
 from penstock.protocol.messages.quorum import (
     DescribedQuorumPartition,
     ListenerEndpoint,
@@ -50,10 +50,12 @@ from penstock.protocol.messages.quorum import (
 )
 
 app: Final = typer.Typer(
-    help="Show the state of a cluster; move leaders; change who votes on its metadata.",
+    help="Show the state of a cluster; change settings of its brokers; move leaders; change who "
+    "votes on its metadata.",
     no_args_is_help=True,
 )
 LISTENER: Final = "PLAINTEXT"
+ALL_BROKERS: Final = ""
 
 
 class VoterChange(StrEnum):
@@ -200,6 +202,31 @@ def elect(
             typer.echo(f"{name}: {reason}", err=True)
     if refused:
         raise typer.Exit(REFUSED)
+
+
+@app.command()
+def alter(
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", help="Broker setting: key=value; may be repeated."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", help="Reset this setting to its default; may be repeated."),
+    ] = None,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Change settings of all brokers while they run, such as min.insync.replicas."""
+    changes: dict[str, str | None] = {**read_pairs(config), **dict.fromkeys(unset or ())}
+    if not changes:
+        raise typer.BadParameter("nothing to change: pass --config or --unset")
+    with _connected(bootstrap) as cluster:
+        cluster.run(alter_configs(ALL_BROKERS, changes, resource_type=BROKER))
+    if as_json:
+        show_json({"altered": changes})
+    else:
+        typer.echo("altered the settings of all brokers")
 
 
 @app.command()

@@ -26,9 +26,12 @@ SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 OFFSETS_MONOTONIC: Final = "penstock.offsets.monotonic"
 
+MIN_INSYNC: Final = "min.insync.replicas"
+REPLICATION_FACTOR: Final = "default.replication.factor"
+
 # For a new cluster with this many voters: the loss of one broker costs nothing.
 CLUSTER_VOTERS_MIN: Final = 3
-CLUSTER_DEFAULTS: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+CLUSTER_DEFAULTS: Final = {REPLICATION_FACTOR: "3", MIN_INSYNC: "2"}
 
 GROUP_KEYS: Final = key_table(
     Key(
@@ -95,10 +98,17 @@ def _inherited(keys: Iterable[Key]) -> list[Key]:
                     default=default,
                     doc=f"The default of `{key.name}`.",
                     synonyms=(),
-                    update_mode=UpdateMode.READ_ONLY if is_scaled else UpdateMode.PER_BROKER,
+                    update_mode=_update_mode(synonym),
                 )
             )
     return rows
+
+
+def _update_mode(synonym: Synonym) -> UpdateMode:
+    """Leaders and controller must agree on how many replicas commit a record."""
+    if synonym == MIN_INSYNC:
+        return UpdateMode.CLUSTER_WIDE
+    return UpdateMode.READ_ONLY if synonym.factor > 1 else UpdateMode.PER_BROKER
 
 
 _IDENTITY: Final = (
@@ -171,7 +181,8 @@ _TOPICS: Final = (
         doc="Partitions of a topic created without a count.",
     ),
     _key(
-        "default.replication.factor", ValueType.INT, 1, minimum=1,
+        REPLICATION_FACTOR, ValueType.INT, 1, minimum=1,
+        update_mode=UpdateMode.CLUSTER_WIDE,
         doc="Replicas of a topic created without a count.",
     ),
     _key(
@@ -367,9 +378,35 @@ BROKER_KEYS: Final = key_table(
 )
 
 
-def check_broker_overrides(overrides: Mapping[str, str], changed: Sequence[str]) -> None:
+# The cluster stores these: what the first controller was started with, until they are changed.
+CLUSTER_WIDE_KEYS: Final = tuple(
+    name for name, key in BROKER_KEYS.items() if key.update_mode is UpdateMode.CLUSTER_WIDE
+)
+
+
+def cluster_wide_values(static: Mapping[str, str]) -> dict[str, str]:
+    """What a new cluster stores if its first controller has these settings."""
+    return {
+        name: static.get(name, BROKER_KEYS[name].default_text() or "") for name in CLUSTER_WIDE_KEYS
+    }
+
+
+def check_broker_overrides(
+    overrides: Mapping[str, str], changed: Sequence[str], *, for_all: bool
+) -> None:
     """Refuse values that a running broker cannot apply; `changed` are the keys that change now."""
     check_overrides(BROKER_KEYS, overrides, "broker")
+    if not for_all and (shared := [name for name in changed if name in CLUSTER_WIDE_KEYS]):
+        raise Refused(
+            ErrorCode.invalid_request,
+            f"Cannot update these configs at per broker level: {', '.join(shared)}; "
+            "set them for all brokers",
+        )
+    if for_all and (missing := [name for name in CLUSTER_WIDE_KEYS if name not in overrides]):
+        raise Refused(
+            ErrorCode.invalid_request,
+            f"Cannot remove these configs of the cluster: {', '.join(missing)}; set another value",
+        )
     fixed = [name for name in changed if BROKER_KEYS[name].update_mode is UpdateMode.READ_ONLY]
     if fixed:
         raise Refused(

@@ -36,6 +36,7 @@ class UpdateMode(Enum):
 
     READ_ONLY = "at start"
     PER_BROKER = "at run time"  # for one broker or for all
+    CLUSTER_WIDE = "at run time, for all brokers"
     PER_RESOURCE = "at run time, for one topic or group"
 
 

@@ -35,7 +35,9 @@ def configuration_page() -> str:
     broker = (
         'Set at start. Those marked "at run time" can also be changed while the broker runs, for '
         "one broker or for all brokers. A broker that is started with "
-        f"{CLUSTER_VOTERS_MIN} or more `--voters` has other defaults: {cluster}."
+        f"{CLUSTER_VOTERS_MIN} or more `--voters` has other defaults: {cluster}. A cluster stores "
+        'what is marked "for all brokers" when it is created; later starts do not change it, but '
+        "`penstock cluster alter -c` does."
     )
     return "\n".join(
         (

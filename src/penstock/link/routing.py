@@ -81,6 +81,7 @@ class TopicMetadata:
     read_at: Millis
 
 
+NO_CONTROLLER: Final = NodeId(-1)
 Results: TypeAlias = Iterable[tuple[TopicPartition, T | Refused]]
 
 
@@ -95,7 +96,7 @@ class Routes:
     brokers: dict[NodeId, Address] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
     coordinators: dict[tuple[CoordinatorKind, str], Address] = field(default_factory=dict)
-    controller: NodeId = NodeId(-1)
+    controller: NodeId = NO_CONTROLLER
     cluster_id: str | None = None
     _responsive: Address | None = None  # responded last; tried first
     _avoided: Address | None = None  # what it said last was not true; tried last
@@ -110,6 +111,11 @@ class Routes:
 
     def invalidate_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         if self.coordinators.pop((kind, key), None) is not None:
+            self._ask_another()
+
+    def invalidate_controller(self) -> None:
+        if self.controller in self.brokers:
+            self.controller = NO_CONTROLLER
             self._ask_another()
 
     def _ask_another(self) -> None:
@@ -152,6 +158,15 @@ class Routes:
         except OSError:
             self.invalidate_coordinator(kind, key)
             raise
+
+    def send_to_controller(self, request: Request[ResponseT]) -> Steps[ResponseT]:
+        """One attempt at the controller, or at any broker where it is not known."""
+        if self.controller not in self.brokers:
+            yield from self.request_metadata([])
+        address = self.brokers.get(self.controller)
+        if address is None:
+            return (yield from self.send_to_any(request))
+        return (yield from send(address, request))
 
     def for_each_leader(
         self,

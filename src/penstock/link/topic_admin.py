@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.operation import Request, Steps, request_of, send
+from penstock.link.operation import Steps, request_of
 from penstock.link.routing import Routes, operation
 from penstock.protocol.messages.configs import (
     DESCRIBE_CONFIGS,
@@ -40,7 +40,8 @@ from penstock.protocol.messages.topics import (
 
 T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
-TOPIC: Final = 2  # resource type
+TOPIC: Final = 2  # resource types
+BROKER: Final = 4
 _UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition,)
 SET: Final = 0  # operations on configs
 DELETE: Final = 1
@@ -119,7 +120,7 @@ def create_topic(
     request = request_of(CREATE_TOPICS, CreateTopicsRequest([topic], validate_only=validate_only))
 
     def attempt() -> Steps[None]:
-        response = yield from _send_to_controller(routes, request)
+        response = yield from routes.send_to_controller(request)
         for row in response.topics:
             _accept(row.error_code, row.error_message, name, "create")
 
@@ -138,7 +139,7 @@ def add_partitions(
     request = request_of(CREATE_PARTITIONS, body)
 
     def attempt() -> Steps[None]:
-        response = yield from _send_to_controller(routes, request)
+        response = yield from routes.send_to_controller(request)
         for row in response.results:
             _accept(row.error_code, row.error_message, name, "add partitions to")
 
@@ -152,7 +153,7 @@ def delete_topic(routes: Routes, name: str) -> Steps[None]:
     request = request_of(DELETE_TOPICS, DeleteTopicsRequest([TopicToDelete(name)]))
 
     def attempt() -> Steps[None]:
-        response = yield from _send_to_controller(routes, request)
+        response = yield from routes.send_to_controller(request)
         for row in response.responses:
             _accept(row.error_code, row.error_message, name, "delete")
 
@@ -188,32 +189,25 @@ def alter_configs(
     name: str,
     changes: Mapping[str, str | None],
     *,
+    resource_type: int = TOPIC,
     validate_only: bool = False,
 ) -> Steps[None]:
-    """Set settings of a topic; None returns one to its default."""
+    """Set settings of a topic, or of brokers; None returns one to its default."""
     rows = [
         ConfigOperation(key, DELETE if value is None else SET, value)
         for key, value in changes.items()
     ]
-    body = IncrementalAlterConfigsRequest([ConfigsToChange(TOPIC, name, rows)], validate_only)
+    body = IncrementalAlterConfigsRequest(
+        [ConfigsToChange(resource_type, name, rows)], validate_only
+    )
     request = request_of(INCREMENTAL_ALTER_CONFIGS, body)
 
     def attempt() -> Steps[None]:
-        response = yield from _send_to_controller(routes, request)
+        response = yield from routes.send_to_controller(request)
         for row in response.responses:
             _accept(row.error_code, row.error_message, name, "change")
 
     yield from _with_retries(routes, f"change topic {name}", attempt)
-
-
-def _send_to_controller(routes: Routes, request: Request[ResponseT]) -> Steps[ResponseT]:
-    """The response of the controller, or of any broker where it is not known."""
-    if routes.controller not in routes.brokers:
-        yield from routes.request_metadata([])
-    address = routes.brokers.get(routes.controller)
-    if address is None:
-        return (yield from routes.send_to_any(request))
-    return (yield from send(address, request))
 
 
 def _description(row: MetadataTopic) -> TopicDescription:
@@ -232,7 +226,9 @@ def _description(row: MetadataTopic) -> TopicDescription:
 
 
 def _with_retries(routes: Routes, what: str, attempt: Callable[[], Steps[T]]) -> Steps[T]:
-    return (yield from routes.with_retries(what, attempt, lambda: None, final=_UNKNOWN))
+    return (
+        yield from routes.with_retries(what, attempt, routes.invalidate_controller, final=_UNKNOWN)
+    )
 
 
 def _accept(code: ErrorCode, message: str | None, topic: str, verb: str) -> None:

@@ -69,18 +69,15 @@ def read_offsets(path: Path | str) -> dict[TopicPartition, Offset]:
 
 
 class CheckpointWork:
-    """The checkpoints of a log folder as they were at one time, to be written in any thread."""
+    """Offsets that are to be in the files of a log folder; done in any thread."""
 
-    def __init__(
-        self, checkpoints: "OffsetCheckpoints", files: Mapping[str, dict[TopicPartition, Offset]]
-    ) -> None:
+    def __init__(self, checkpoints: "OffsetCheckpoints") -> None:
         self.number: int = checkpoints.planned
         self._checkpoints = checkpoints
-        self._files = files
 
     def run(self) -> None:
-        """Write and sync the files, unless newer ones were written meanwhile."""
-        self._checkpoints.write(self.number, self._files)
+        """Write and sync the files, unless other work has done so since this was planned."""
+        self._checkpoints.write(self.number)
 
 
 class OffsetCheckpoints:
@@ -119,18 +116,25 @@ class OffsetCheckpoints:
         self._removed = {
             name: number for name, number in self._removed.items() if number > self._written
         }
-        started = {name: offset for name, offset in self.start_offsets.items() if offset > 0}
-        files = {  # starts first: a recovery point may rely on the start that goes with it
-            START_OFFSETS: started,
-            RECOVERY_POINTS: dict(self.recovery_points),
-            HIGH_WATERMARKS: dict(self.high_watermarks),
-        }
-        return CheckpointWork(self, files)
+        return CheckpointWork(self)
 
-    def write(self, number: int, files: Mapping[str, dict[TopicPartition, Offset]]) -> None:
-        """What `CheckpointWork.run` does."""
+    def write(self, number: int) -> None:
+        """What `CheckpointWork.run` does: work that was planned meanwhile is done with it.
+
+        A recovery point may rely on the start that goes with it: starts are read last, and written
+        first. To copy a dict is one step for the event loop, which changes it meanwhile.
+        """
         with self._writing:
-            if number > self._written:
-                for name, offsets in files.items():
-                    write_offsets(self._folder / name, offsets)
-                self._written = number
+            if number <= self._written:
+                return
+            planned = self.planned
+            recovery_points, high_watermarks = (
+                self.recovery_points.copy(),
+                self.high_watermarks.copy(),
+            )
+            starts = self.start_offsets.copy()
+            started = {name: offset for name, offset in starts.items() if offset > 0}
+            write_offsets(self._folder / START_OFFSETS, started)
+            write_offsets(self._folder / RECOVERY_POINTS, recovery_points)
+            write_offsets(self._folder / HIGH_WATERMARKS, high_watermarks)
+            self._written = planned

@@ -23,6 +23,7 @@ from penstock.log.checkpoints import (
     OffsetCheckpoints,
     restore_advice,
 )
+from penstock.log.crash_recovery import CrashRecovery, Unchecked
 from penstock.log.files import OpenFiles, create_file, make_folders
 from penstock.log.log_dir_identity import (
     LogDirectoryIdentity,
@@ -65,6 +66,7 @@ class LogDirectory:
         self._undeleted: dict[TopicPartition, str] = {}  # the rename failed; by name, with tokens
         self._knows_starts = was_clean and (path / START_OFFSETS).exists()
         self._is_starting = True  # partitions that are opened now existed before
+        self._checked: dict[TopicPartition, int] = {}  # recovered before they are opened
         self._missing: dict[
             TopicPartition, TopicId | None
         ] = {}  # refused, because their folders are missing
@@ -90,9 +92,30 @@ class LogDirectory:
         directory.remove_deleted()
         return directory
 
+    def plan_recovery(
+        self, settings_of: Callable[[TopicPartition], LogSettings], now: Millis
+    ) -> CrashRecovery:
+        """After an unclean stop, check the logs that will be opened: `run` may be in a thread."""
+        assert not self.was_clean
+        offsets = self._checkpoints
+        unchecked = [
+            Unchecked(
+                name,
+                settings_of(name),
+                offsets.recovery_points.get(name, Offset(0)),
+                offsets.start_offsets.get(name, Offset(0)),
+            )
+            for name in self.partitions_on_disk()
+            if name not in self.partitions
+        ]
+        recovery = CrashRecovery(self.path, unchecked, now)
+        self._checked = recovery.checked
+        return recovery
+
     def started(self) -> None:
         """All existing partitions were opened; one that is opened later is new."""
         self._is_starting = False
+        self._checked = {}
 
     def partitions_on_disk(self) -> list[TopicPartition]:
         """Every partition on disk, open or not."""
@@ -152,6 +175,7 @@ class LogDirectory:
             recovery_point=recovery_point,
             start_offset=self._checkpoints.start_offsets.get(topic_partition, Offset(0)),
             is_start_known=self._knows_starts and recovery_point > 0,
+            is_checked=topic_partition in self._checked,
         )
 
     def _check_is_new(self, topic_partition: TopicPartition, topic_id: TopicId | None) -> None:
@@ -271,13 +295,17 @@ class LogDirectory:
     def _note_offsets(self, recovery_points: Mapping[TopicPartition, Offset]) -> None:
         # Partitions that were not opened this time keep their rows.
         self._checkpoints.recovery_points.update(recovery_points)
-        for topic_partition, log in self.partitions.items():
-            self._checkpoints.start_offsets[topic_partition] = log.start_to_store
-            self._checkpoints.high_watermarks[topic_partition] = log.high_watermark
+        for log in self.partitions.values():
+            self._note_start(log)
+
+    def _note_start(self, log: PartitionLog) -> None:
+        self._checkpoints.start_offsets[log.topic_partition] = log.start_to_store
+        self._checkpoints.high_watermarks[log.topic_partition] = log.high_watermark
 
     def plan_lower(self, log: PartitionLog) -> Callable[[], None]:
         """Store the offsets of a log before it is truncated. Implements `CheckpointPort`."""
-        self._note_offsets({log.topic_partition: log.recovery_point})
+        self._checkpoints.recovery_points[log.topic_partition] = log.recovery_point
+        self._note_start(log)
         return self._checkpoints.plan().run
 
     def close(self) -> None:

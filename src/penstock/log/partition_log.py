@@ -67,9 +67,11 @@ class PartitionLog(AppendableLog):
         recovery_point: Offset = Offset(0),
         start_offset: Offset = Offset(0),
         is_start_known: bool = False,
+        is_checked: bool = False,
     ) -> "PartitionLog":
         """The log in `folder`: created if absent, recovered unless it was closed cleanly.
 
+        `is_checked`: it was recovered and closed since; what it contains may not be on disk yet.
         `is_start_known`: the log started at `start_offset` or before when it was closed.
         DamagedLogError when it no longer does, or ends before `recovery_point`: acknowledged
         batches are missing.
@@ -81,7 +83,7 @@ class PartitionLog(AppendableLog):
             files,
             index_interval_bytes=settings.index_interval_bytes,
             now=now,
-            clean=clean,
+            clean=clean or is_checked,
             recovery_point=recovery_point,
             start_offset=start_offset,
             is_start_known=is_start_known,

@@ -99,6 +99,7 @@ class Runner(Generic[StateT, CommandT, EventT]):
         self._last_caller = 0
         self._uncommitted_end: Offset | None = None  # the state depends on what is below it
         self._waiting: deque[_Uncommitted[EventT]] = deque()  # in the order of the journal
+        self._awaited_end = Offset(-1)  # the journal calls when everything below is committed
         self._retry_ms = 0  # after a tick that the journal refused
         self._retry_at = Millis(0)
         self._is_writing = False  # a shared journal takes one outcome at a time
@@ -293,7 +294,9 @@ class Runner(Generic[StateT, CommandT, EventT]):
             self._waiting.append(
                 _Uncommitted(end_offset, until, outcome.replies, outcome.sends, events)
             )
-            journal.call_when_committed(end_offset, self.on_committed)
+            if end_offset > self._awaited_end:  # else it calls anyway
+                self._awaited_end = end_offset
+                journal.call_when_committed(end_offset, self.on_committed)
         return result
 
     def on_committed(self, refusal: Refused | None = None) -> None:
@@ -307,6 +310,7 @@ class Runner(Generic[StateT, CommandT, EventT]):
         if self._uncommitted_end is not None and self._uncommitted_end <= committed:
             self._uncommitted_end = None
         if refusal is not None:
+            self._awaited_end = committed
             waiting, self._waiting = self._waiting, deque()
             for uncommitted in waiting:
                 self._fail(uncommitted.replies, refusal)

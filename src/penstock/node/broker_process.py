@@ -70,7 +70,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
     from penstock.errors import Malformed
     from penstock.log import LogDirectoryError
     from penstock.node.listen_address import CannotListenError, bracketed, raise_file_limit
-    from penstock.node.serve_broker import serve_broker
+    from penstock.node.serve_broker import BrokerFailedError, serve_broker
     from penstock.node.settings import InvalidSettingsError
 
     raise_file_limit()
@@ -89,6 +89,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
 
             serve_broker(settings, on_ready)
     except (
+        BrokerFailedError,
         InvalidSettingsError,
         CannotListenError,
         LogDirectoryError,

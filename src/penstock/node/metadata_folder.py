@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -9,11 +10,15 @@ from uuid import uuid4
 from penstock.broker.quorum.metadata_log import MetadataLog
 from penstock.broker.quorum.wire import METADATA_PARTITION, METADATA_TOPIC_ID
 from penstock.broker.settings import topic_settings
+from penstock.config.broker_keys import CLUSTER_WIDE_KEYS
 from penstock.config.resolve import NO_LAYERS
 from penstock.log import LogDirectoryError
 from penstock.log.log_dir_identity import load_topic_id, stores_topic_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.broker.settings import TopicSettings
     from penstock.coordination.controller import ClusterState
     from penstock.log import LogDirectory
     from penstock.model import Millis
@@ -37,7 +42,14 @@ def open_metadata(folder: LogDirectory, now: Millis) -> MetadataLog:
     log = folder.open_partition(
         METADATA_PARTITION, METADATA_SETTINGS.log, topic_id=METADATA_TOPIC_ID, now=now
     )
-    return MetadataLog(log)
+    metadata = MetadataLog(log)
+    snapshot = metadata.latest_snapshot
+    if metadata.start_offset > (0 if snapshot is None else snapshot.offset):
+        raise LogDirectoryError(
+            f"{metadata.folder} starts at offset {metadata.start_offset} and has no snapshot "
+            "(*.checkpoint) of what came before: restore it from a copy"
+        )
+    return metadata
 
 
 def _check_metadata_is_present(folder: LogDirectory) -> None:
@@ -59,14 +71,29 @@ def _check_metadata_is_present(folder: LogDirectory) -> None:
         )
 
 
-def report_recovery(folder: LogDirectory) -> None:
-    """Say what a start after an unclean stop does."""
+def report_ignored_settings(static: Mapping[str, str], stored: Mapping[str, str]) -> None:
+    """Some settings are the cluster's, whatever its brokers are started with."""
+    for name in CLUSTER_WIDE_KEYS:
+        if name in static and static[name] != stored.get(name):
+            logger.warning(
+                "%s=%s has no effect: the cluster has %s; change it with `penstock cluster alter`",
+                *(name, static[name], stored.get(name)),
+            )
+
+
+async def recover_logs(
+    folder: LogDirectory, settings_of: Callable[[str], TopicSettings], now: Millis
+) -> None:
+    """After an unclean stop, check large logs in a thread; small ones are when they are opened."""
     partitions = sum(1 for name in folder.partitions_on_disk() if name != METADATA_PARTITION)
-    if partitions:  # a new folder has none
-        logger.info(
-            "the last stop was not clean: checking the ends of %d partitions in %s, and cutting "
-            "off batches that were not written completely", partitions, folder.path,
-        )  # fmt: skip
+    if not partitions:  # a new folder
+        return
+    logger.info(
+        "the last stop was not clean: checking the ends of %d partitions in %s, and cutting "
+        "off batches that were not written completely", partitions, folder.path,
+    )  # fmt: skip
+    recovery = folder.plan_recovery(lambda name: settings_of(name.topic).log, now)
+    await asyncio.get_running_loop().run_in_executor(None, recovery.run)
 
 
 def set_strays_aside(folder: LogDirectory, cluster: ClusterState, now: Millis) -> None:

@@ -11,12 +11,11 @@ import gc
 import logging
 import random
 import secrets
-from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from penstock.broker.active_controller import ActiveController
+from penstock.broker.background import start_background
 from penstock.broker.broker import Broker, Endpoint
 from penstock.broker.broker_links import BrokerLinks
 from penstock.broker.controller_client import ControllerClient
@@ -42,7 +41,7 @@ from penstock.broker.replication.in_sync_changes import InSyncChanges
 from penstock.broker.replication.replica_reports import OwnReplica, ReplicaReports
 from penstock.broker.replication.replicas import Replicas
 from penstock.broker.replication.unusable_replicas import UnusableReplicas
-from penstock.broker.stall_watch import StallWatch
+from penstock.broker.suspected_leaders import SuspectedLeaders
 from penstock.broker.transaction_coordinators import TransactionCoordinators
 from penstock.config.resolve import view
 from penstock.consensus.replica.leader import ReplicaSettings
@@ -53,29 +52,30 @@ from penstock.coordination.transactions import TransactionSettings
 from penstock.log.log_dir import PartitionLogStore
 from penstock.log.log_dir_identity import save_identity
 from penstock.model import Millis, Offset
+from penstock.node.broker_upkeep import BrokerUpkeep
 from penstock.node.checkpoint_writer import write_checkpoints
 from penstock.node.clocks import SYSTEM_CLOCKS, Clocks
 from penstock.node.listen_address import CannotListenError, bracketed
-from penstock.node.metadata_folder import open_metadata, report_recovery, set_strays_aside
+from penstock.node.metadata_folder import (
+    open_metadata,
+    recover_logs,
+    report_ignored_settings,
+    set_strays_aside,
+)
 from penstock.node.record_inspector import Inspector
 from penstock.node.settings import NodeSettings, broker_view, controller_view
-from penstock.node.upkeep_status import remove_status, write_status
-from penstock.upkeep.scheduler import Upkeep, UpkeepTarget
-from penstock.upkeep.settings import UpkeepSettings
-from penstock.upkeep.worker_process import WorkerProcess
+from penstock.node.stall_recovery import StallRecovery
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-
     from penstock.broker.quorum.metadata_log import MetadataLog
     from penstock.consensus.raft import OffsetAndEpoch, RoleChange
     from penstock.log import LogDirectory, LogDirectoryIdentity
+    from penstock.upkeep.scheduler import Upkeep
 
 
 logger: Final = logging.getLogger(__name__)
 
 SESSION_IDS_END: Final = 1 << 31
-STATUS_INTERVAL_S: Final = 1.0  # at most this often, however short the rounds of upkeep are
 STOP_S: Final = 4.0  # a graceful stop waits this long for pending responses
 HAND_OVER_S: Final = 10.0  # and this long for other brokers to take over
 GARBAGE_MIN: Final = 10_000  # new objects before a collection: requests that wait are no garbage
@@ -126,6 +126,7 @@ class RunningBroker:
         self.flusher = Flusher(self.partitions, clock=clocks.steady)
         self.partitions.flush = self.flusher
         self.metadata = open_metadata(folder, clocks.wall())
+        self._session_ms = Millis(settings.values.integer("broker.session.timeout.ms"))
         quotas = Quotas(clocks.monotonic_s)
         self.image = MetadataImage(settings.node_id, settings.static, quotas)
         self.partitions.is_eligible = self.image.may_join
@@ -136,18 +137,10 @@ class RunningBroker:
         self.links = BrokerLinks()
         self.broker = self._build_broker(quotas)
         self.server = Listener(self.broker.dispatcher, self.broker.settings.network)
-        self._worker = WorkerProcess()
-        self.upkeep = Upkeep(
-            self._kept,
-            self._worker,
-            view(UpkeepSettings, settings.values),
-            clock=clocks.wall,
-            steady_clock=clocks.steady,
-            on_round=self._write_upkeep_status,
-        )
-        self._status_due_at = 0.0
+        self._upkeep = BrokerUpkeep(self.partitions, folder.path, settings.values, clocks)
+        self.upkeep = self._upkeep.upkeep
         self._tasks: list[asyncio.Task[None]] = []
-        self._resuming: asyncio.Task[None] | None = None  # after a stall
+        self.stalls: StallRecovery | None = None  # None: it does not serve yet
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def _build_broker(self, quotas: Quotas) -> Broker:
@@ -177,6 +170,7 @@ class RunningBroker:
         broker.dispatcher = Dispatcher(broker)
         self.lost_brokers = broker.lost_brokers = LostBrokers(self.controller, self.image)
         self.controller.on_active = self.lost_brokers.check_all
+        broker.suspected_leaders = SuspectedLeaders(clocks.steady, self._session_ms)
         broker.follower_sessions = FollowerSessions(_new_session_id)
         self.in_sync_changes = broker.in_sync_changes = InSyncChanges(
             self.client,
@@ -212,7 +206,12 @@ class RunningBroker:
         unusable = UnusableReplicas(self.reports, node_id=node_id, find_topic=self.image.topic)
         broker.unusable = self.partitions.health = self.held.unopened = unusable
         self.replicas = Replicas(
-            self.partitions, self.image, self.links, self.clocks.wall, unusable.is_usable
+            self.partitions,
+            self.image,
+            self.links,
+            self.clocks.wall,
+            broker.suspected_leaders,
+            unusable.is_usable,
         )
         unusable.stop_following = self.replicas.drop
         unusable.start_again = self.held.start_again
@@ -247,14 +246,14 @@ class RunningBroker:
         self.lifecycle.start()
         await self.lifecycle.unfenced()
         await self.transactions.producer_ids.prepare()
-        if self.settings.voters or self.settings.join:
-            self._watch_stalls()
+        self._watch_stalls()
         self.broker.dispatcher.open()
-        self._keep_running("upkeep", self.upkeep.run())
-        interval_ms = self.settings.values.integer("log.flush.offset.checkpoint.interval.ms")
-        self._keep_running(
-            "checkpoints", write_checkpoints(self.folder, self.clocks.wall, Millis(interval_ms))
-        )
+        interval_ms = Millis(settings.values.integer("log.flush.offset.checkpoint.interval.ms"))
+        checkpoints = write_checkpoints(self.folder, self.clocks.wall, interval_ms)
+        self._tasks += [
+            start_background("upkeep", self.upkeep.run()),
+            start_background("writing checkpoints", checkpoints),
+        ]
         gc.freeze()  # what exists now exists until the end: no collection looks at it again
         gc.set_threshold(GARBAGE_MIN)
         gc.enable()
@@ -287,6 +286,7 @@ class RunningBroker:
             self.client,
             endpoint=endpoint,
             incarnation=uuid4(),
+            log_dir=self._identity.directory_id,
             cluster_id=lambda: self.image.cluster_id or self._identity.cluster_id,
             applied_offset=lambda: self.follower.applied.offset,
             is_alone=lambda: self.controller.is_active and len(self.image.state.brokers) == 1,
@@ -298,10 +298,12 @@ class RunningBroker:
         boot = boot_id()
         last_epoch = previous_epoch(self.folder.path, boot, was_clean=self.folder.was_clean)
         epoch = await self.lifecycle.register(last_epoch)
+        if last_epoch >= 0:  # now: if it is killed while it opens the logs, they are still complete
+            await self._save_registration(epoch, boot)
         await self.follower.applied_up_to(Offset(epoch + 1))
         if not self.folder.was_clean:  # a clean stop leaves none
             set_strays_aside(self.folder, self.image.state, self.clocks.wall())
-            report_recovery(self.folder)
+            await recover_logs(self.folder, self.image.topic_settings, self.clocks.wall())
         self.follower.begin()
         self.transactions.start()
         self.groups.start()
@@ -310,14 +312,18 @@ class RunningBroker:
         self.replicas.start(epoch)
         await self.follower.idle()
         self.folder.started()
+        report_ignored_settings(self.settings.static, self.image.layers.defaults)
         if last_epoch < 0:
             await self._report_complete_logs()
-        loop = asyncio.get_running_loop()
-        save = partial(save_registration, self.folder.path, epoch, boot)
-        await loop.run_in_executor(None, save)
+            await self._save_registration(epoch, boot)
         if not self._identity.cluster_id:
             self._identity = self._identity._replace(cluster_id=self.image.cluster_id)
+            loop = asyncio.get_running_loop()
             await loop.run_in_executor(None, save_identity, self.folder.path, self._identity)
+
+    async def _save_registration(self, epoch: int, boot: str) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, save_registration, self.folder.path, epoch, boot)
 
     async def _report_complete_logs(self) -> None:
         """After a power cut, the logs that hold all that they acknowledged count as before."""
@@ -328,29 +334,16 @@ class RunningBroker:
         ]
         await self.reports.taken(complete, ReplicaCondition.COMPLETE)
 
-    def _keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        task.add_done_callback(_report_end)
-        self._tasks.append(task)
-        return task
-
     def _watch_stalls(self) -> None:
-        limit_s = self.settings.values.integer("broker.session.timeout.ms") / 1000
-        stalls = StallWatch(limit_s, self._on_stall, self.clocks.monotonic_s)
-        self.broker.dispatcher.stalls = stalls
-        stalls.start()
-
-    def _on_stall(self, stood_s: float) -> None:
-        """Others may have taken over: serve nothing until the controller says how things are."""
-        logger.warning("this process stood still for %.1f s", stood_s)
-        self.broker.dispatcher.pause()
-        if self._resuming is not None:
-            self._resuming.cancel()  # what the controller said before this stall is out of date
-        self._resuming = self._keep_running("resuming", self._resume())
-
-    async def _resume(self) -> None:
-        await self.lifecycle.renewed()
-        self.broker.dispatcher.open()
+        self.stalls = StallRecovery(
+            self.broker.dispatcher,
+            self.lifecycle,
+            self.controller,
+            self.follower,
+            limit_s=self._session_ms / 1000,
+            clock=self.clocks.monotonic_s,
+        )
+        self.stalls.start()
 
     # What the quorum reports.
 
@@ -370,7 +363,12 @@ class RunningBroker:
         """This broker cannot follow the cluster any more. Alone, it still serves its partitions."""
         logger.critical("%s", reason)
         self.controller.close()
-        if not self.broker.quorum.is_alone and not self.failed.done():
+        if not self.broker.quorum.is_alone:
+            self.fail(reason)
+
+    def fail(self, reason: str) -> None:
+        """It cannot go on: its process ends."""
+        if not self.failed.done():
             self.failed.set_result(reason)
 
     def on_full_disk(self, *, is_full: bool) -> None:
@@ -386,14 +384,14 @@ class RunningBroker:
             self.broker.quorum.resign()
         else:
             self.lifecycle.close()
-        if self.broker.dispatcher.stalls is not None:
-            self.broker.dispatcher.stalls.close()
+        if self.stalls is not None:
+            self.stalls.close()
         self.lost_brokers.close()
         await self.server.close(STOP_S, self._answer_pending)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._worker.stop()
+        await self._upkeep.stop()
         self.transactions.close()
         self.remote_transactions.close()
         self.controller.close()
@@ -407,8 +405,6 @@ class RunningBroker:
         self.links.close()
         self.flusher.close()
         self.partitions.close()
-        with suppress(OSError):
-            remove_status(self.folder.path)
 
     def skip_hand_over(self) -> None:
         """Stop without waiting for other brokers: they stop too."""
@@ -418,28 +414,6 @@ class RunningBroker:
         self.partitions.abandon()
         self.groups.close()  # members whose join waits for others
 
-    # Upkeep.
-
-    def _kept(self) -> Iterator[UpkeepTarget]:
-        for partition in tuple(self.partitions):
-            settings = partition.settings
-            yield UpkeepTarget(partition.log, settings.retention, settings.compaction)
-
-    def _write_upkeep_status(self) -> None:
-        now = self.clocks.monotonic_s()
-        if now < self._status_due_at:
-            return
-        self._status_due_at = now + STATUS_INTERVAL_S
-        try:
-            write_status(self.folder.path, self.upkeep, self.clocks.wall())
-        except OSError as error:  # nothing depends on it
-            logger.debug("the upkeep status could not be written: %s", error)
-
 
 def _new_session_id() -> int:
     return secrets.randbelow(SESSION_IDS_END - 1) + 1
-
-
-def _report_end(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.critical("%s ended", task.get_name(), exc_info=task.exception())

@@ -10,10 +10,12 @@ import gc
 import logging
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import uvloop
 
+from penstock.broker.background import FATAL
 from penstock.node.broker_monitor import BrokerMonitor
 from penstock.node.data_folder import open_folder
 from penstock.node.run_broker import RunningBroker
@@ -47,6 +49,7 @@ async def _serve(settings: NodeSettings, on_ready: OnReady) -> None:
     try:
         running = RunningBroker(settings, folder, identity)
         running.failed.add_done_callback(lambda _: stopping.set())
+        loop.set_exception_handler(partial(_on_error, running))
         port = await _start(running, stopping)
     except BaseException:
         _release(folder)
@@ -62,6 +65,21 @@ async def _serve(settings: NodeSettings, on_ready: OnReady) -> None:
     else:
         _release(folder)
     await monitor.close()
+    if running.failed.done():
+        raise BrokerFailedError(running.failed.result())
+
+
+def _on_error(
+    running: RunningBroker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+) -> None:
+    """An error that was not handled is logged; if the broker cannot go on without it, it ends."""
+    loop.default_exception_handler(context)
+    if context.get(FATAL):
+        running.fail(f"{context['message']}: {context['exception']!r}")
+
+
+class BrokerFailedError(Exception):
+    """The broker has stopped because it could not go on."""
 
 
 async def _start(running: RunningBroker, stopping: asyncio.Event) -> int | None:

@@ -152,16 +152,13 @@ def test_a_default_for_all_brokers_reaches_topics_at_once(wire: Any, broker: Any
     assert result.error_code == ErrorCode.none
     settings = broker.call(lambda: broker.partitions.find("t", 0).log.settings)
     assert settings.segment_bytes == 3_000_000
-    (row,) = (
-        wire.call(
-            32,
-            4,
-            resources=[{"resource_type": BROKER, "resource_name": "", "configuration_keys": None}],
-        )
-        .results[0]
-        .configs
-    )
-    assert (row.name, row.value, row.config_source) == ("log.segment.bytes", "3000000", 3)
+    described = {"resource_type": BROKER, "resource_name": "", "configuration_keys": None}
+    rows = wire.call(32, 4, resources=[described]).results[0].configs
+    assert {(row.name, row.value, row.config_source) for row in rows} == {
+        ("log.segment.bytes", "3000000", 3),
+        ("default.replication.factor", "1", 3),  # the cluster stores these two from its start
+        ("min.insync.replicas", "1", 3),
+    }
 
 
 def test_documentation_is_sent_only_on_request(wire: Any, broker: Any) -> None:

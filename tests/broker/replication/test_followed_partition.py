@@ -1,6 +1,7 @@
 """A follower whose leader is replaced while it truncates its log."""
 
 import asyncio
+import errno
 import threading
 from pathlib import Path
 from uuid import UUID
@@ -9,6 +10,7 @@ import pytest
 
 from penstock.broker.leadership import Leadership
 from penstock.broker.partition import Partition
+from penstock.broker.replication import followed_partition
 from penstock.broker.replication.followed_partition import FollowedPartition, FollowerPhase
 from penstock.broker.settings import topic_settings
 from penstock.config.resolve import NO_LAYERS
@@ -29,9 +31,23 @@ def one_record() -> bytearray:
     return build_batch([(None, b"v")], timestamp=Millis(0))
 
 
-def follow(folder: Path) -> Partition:
+class Flushes:
+    """Flushes what is requested, in the next turn of the event loop."""
+
+    def request(self, partition: Partition) -> None:
+        """As far as the log goes now."""
+        end_offset = partition.log.pending_flush().end_offset
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: partition.on_flushed(end_offset, Millis(0)))
+
+    def request_within(self, partition: Partition, delay_ms: int) -> None:
+        """No topic of these tests has such a policy."""
+        raise AssertionError((partition, delay_ms))
+
+
+def follow(folder: Path, **overrides: str) -> Partition:
     """A follower in epoch 1 whose last records, of epoch 0, its leader does not have."""
-    settings = topic_settings({}, NO_LAYERS)
+    settings = topic_settings(overrides, NO_LAYERS)
     log = PartitionLog.open(
         folder / "names-0", settings.log, OpenFiles(16), now=Millis(0), clean=False
     )
@@ -43,6 +59,7 @@ def follow(folder: Path) -> Partition:
         node_id=FOLLOWER,
         leadership=Leadership(LEADER, LeaderEpoch(1), REPLICAS, REPLICAS),
         settings=settings,
+        flush=Flushes(),
     )
 
 
@@ -122,11 +139,45 @@ def test_a_follower_of_another_leader_removes_what_that_one_lacks(
         partition.lead(Leadership(OTHER, LeaderEpoch(2), REPLICAS, (FOLLOWER, OTHER)))
         before.close()
         followed, ready = followed_by(partition)
-        followed.on_fetched(next_record() if has_all else diverging(2), followed.state)
+        assert followed.phase is FollowerPhase.TRUNCATING  # it completes that of the last epoch
         await let_it_end(held)
         assert ready == [followed]
-        if has_all:  # it is fetched again
-            followed.on_fetched(next_record(), followed.state)
+        followed.on_fetched(next_record() if has_all else diverging(2), followed.state)
+        await let_it_end(held)
         assert partition.log.end_offset == (RECORDS + 1 if has_all else 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_truncation_that_the_disk_refused_is_completed_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed_partition, "FULL_RETRY_S", 0.0)
+    run, failures = Truncation.run, [OSError(errno.ENOSPC, "no space left on device")]
+
+    def fail_once(truncation: Truncation) -> None:
+        if failures:
+            raise failures.pop()
+        run(truncation)
+
+    monkeypatch.setattr(Truncation, "run", fail_once)
+
+    async def scenario() -> None:
+        partition = follow(tmp_path, **{"flush.messages": "1"})
+        partition.on_flushed(partition.log.end_offset, Millis(0))
+        batch = one_record()
+        append_batch(partition.log, batch, leader_epoch=LeaderEpoch(0), now=Millis(0))
+        assert partition.waits_for_flush
+        partition.on_flushed(partition.log.end_offset, Millis(0))
+        followed, ready = followed_by(partition)
+        followed.on_fetched(diverging(1), followed.state)
+        async with asyncio.timeout(20):
+            while not ready:  # noqa: ASYNC110 - of the code under test
+                await asyncio.sleep(0.001)
+        assert not failures
+        followed.on_fetched(diverging(1), followed.state)
+        async with asyncio.timeout(20):
+            while partition.log.end_offset > 1:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.001)
 
     asyncio.run(scenario())

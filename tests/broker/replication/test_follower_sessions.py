@@ -10,6 +10,7 @@ import pytest
 
 from penstock.broker.partitions import HostedTopic
 from penstock.broker.replication.follower_sessions import FollowerSessions
+from penstock.errors import ErrorCode
 from penstock.machine import Deferred
 from penstock.model import Millis, Offset
 from penstock.protocol.batch import read_header
@@ -45,6 +46,7 @@ class Leader:
             partitions=SimpleNamespace(topic=lambda _key: topic),
             in_sync_changes=SimpleNamespace(on_replica_fetch=lambda _partition: None),
             steady_clock=lambda: Millis(0),
+            cluster=SimpleNamespace(state=SimpleNamespace(brokers=dict.fromkeys((1, 2, 3, 4)))),
         )
 
     def append(self) -> None:
@@ -175,5 +177,22 @@ def test_a_new_log_start_is_sent_to_a_follower_that_fetches(run: Callable[..., N
         assert all(row_of(fetch).log_start_offset == 0 for fetch in waiting)
         leader.partition.log.advance_start_offset(Offset(1), Millis(0))
         assert row_of(leader.fetch(2, 2)).log_start_offset == 1
+
+    run(scenario)
+
+
+def test_only_a_broker_with_a_replica_reads_what_is_not_committed(run: Callable[..., None]) -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.append()
+        row = row_of(leader.fetch(4, 0))
+        assert (row.error_code, row.records) == (ErrorCode.not_leader_or_follower, b"")
+
+    run(scenario)
+
+
+def test_a_client_that_says_it_is_a_broker_gets_no_session(run: Callable[..., None]) -> None:
+    async def scenario(leader: Leader) -> None:
+        response = await late_response(leader.fetch(9, 0))
+        assert response.error_code is ErrorCode.broker_id_not_registered
 
     run(scenario)

@@ -11,6 +11,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.replication.followed_partition import FollowedPartition, FollowerPhase
 from penstock.broker.replication.replica_fetcher import TURN_BYTES_MAX, ReplicaFetcher
 from penstock.broker.settings import topic_settings
+from penstock.broker.suspected_leaders import SuspectedLeaders
 from penstock.config.resolve import NO_LAYERS
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, NodeId, TopicId
@@ -78,6 +79,10 @@ def follow(folder: Path, flush: Flush) -> Partition:
     )
 
 
+def suspicions() -> SuspectedLeaders:
+    return SuspectedLeaders(lambda: Millis(0), Millis(1000))
+
+
 def test_what_a_killed_process_left_is_synced_before_the_first_fetch(tmp_path: Path) -> None:
     flush = Flush()
 
@@ -88,6 +93,7 @@ def test_what_a_killed_process_left_is_synced_before_the_first_fetch(tmp_path: P
             None,  # type: ignore[arg-type]  # the connection is given below
             lambda _: None,
             FetchingReplica(FOLLOWER, 1),
+            suspicions(),
         )
         link = fetcher._link = Link()  # type: ignore[assignment]  # noqa: SLF001 - no socket
         followed = FollowedPartition(partition, fetcher.add, lambda: Millis(0))
@@ -165,12 +171,18 @@ def test_a_large_response_is_carried_out_in_several_turns(tmp_path: Path) -> Non
             if not is_over:
                 asyncio.get_running_loop().call_soon(on_turn)
 
-        fetcher = ReplicaFetcher(LEADER, None, lambda _: None, FetchingReplica(FOLLOWER, 1))  # type: ignore[arg-type]  # no socket
+        fetcher = ReplicaFetcher(
+            LEADER,
+            None,  # type: ignore[arg-type]  # no socket
+            lambda _: None,
+            FetchingReplica(FOLLOWER, 1),
+            suspicions(),
+        )
         for index in range(len(rows)):
             followed: Any = Followed(partition, lambda index: fetched.append((turn, index)))
             key = topic_id, index
             fetcher._followed[key] = followed  # noqa: SLF001 - as a fetch that named them
-            fetcher._asked[key] = followed, followed.state  # noqa: SLF001 - likewise
+            fetcher._requested[key] = followed, followed.state  # noqa: SLF001 - likewise
         on_turn()
         await fetcher._on_response(FetchResponse(topics=[FetchedTopic(topic_id, rows)]))  # noqa: SLF001 - likewise
         is_over = True

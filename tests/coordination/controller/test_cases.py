@@ -137,7 +137,7 @@ class Scenario:
         return TopicId(UUID(int=self.last_topic_id))
 
     def parse_register(self, words: list[str]) -> Command:
-        """register <id> [rack=a] [clean=no] [again=yes: the same process]"""
+        """register <id> [rack=a] [clean=no] [again=yes: the same process] [dir=1]"""
         options = _options(words[1:])
         node = int(words[0])
         known = self.state.brokers.get(NodeId(node))
@@ -148,6 +148,7 @@ class Scenario:
             CALLER, NodeId(node), UUID(int=self.incarnations[node]), "localhost", 9092,
             options.get("rack"), previous_epoch=known.epoch if known and is_clean else -1,
             new_epoch=len(self.log), new_cluster_id="the-id",
+            log_dir=UUID(int=int(options.get("dir", "0"))),
         )  # fmt: skip
 
     def parse_heartbeat(self, words: list[str]) -> Command:

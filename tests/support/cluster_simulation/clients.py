@@ -20,6 +20,7 @@ from penstock.link.offsets import (
     committed_offsets,
     end_offsets,
     offset_rows,
+    start_offsets,
 )
 from penstock.link.operation import FAILURES, request_of
 from penstock.link.routing import CoordinatorKind
@@ -28,21 +29,10 @@ from penstock.link.settings import LinkSettings
 from penstock.link.transactions import end_transaction, init_producer_id
 from penstock.model import Millis, Offset, SequenceNumber, TopicPartition
 from penstock.protocol.batch import CONTROL, iterate_headers
-from penstock.protocol.messages.configs import (
-    INCREMENTAL_ALTER_CONFIGS,
-    ConfigOperation,
-    ConfigsToChange,
-    IncrementalAlterConfigsRequest,
-)
 from penstock.protocol.messages.offsets import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
     OffsetCommitTopic,
-)
-from penstock.protocol.messages.topics import (
-    CREATE_TOPICS,
-    CreatableTopic,
-    CreateTopicsRequest,
 )
 from penstock.protocol.records import build_batch, iterate_records
 from tests.support.cluster_simulation.event_loop import SimulatedLoop
@@ -63,8 +53,6 @@ LINK: Final = LinkSettings(
     unknown_retry_ms=8_000,  # a broker that just started may not know the topic yet
 )
 READ: Final = FetchSettings(isolation=Isolation.READ_COMMITTED, wait_ms=200, stall_ms=20_000)
-TOPIC: Final = 2  # a resource type
-TOPICS_MAX: Final = 5  # that an administrator creates
 # Refusals that a correct producer gets only from a broken cluster.
 NEVER: Final = frozenset(
     {
@@ -147,15 +135,19 @@ class IdempotentProducer(Client):
             try:
                 if self._handle is None:
                     self._handle = await self._new_handle(link)
-                if self.transactional_id is None:
-                    await self._send(link, None)
-                else:
-                    await self._transaction(link)
+                await self.work(link)
             except FAILURES as failure:
                 self.note(f"gave up: {type(failure).__name__}")
                 self.check_refusal(failure, "produce")
                 self._handle = None
         await link.close()
+
+    async def work(self, link: AsyncCluster) -> None:
+        """One step."""
+        if self.transactional_id is None:
+            await self.send(link, None)
+        else:
+            await self._transaction(link)
 
     async def _new_handle(self, link: AsyncCluster) -> TransactionHandle:
         handle = await link.run(init_producer_id(self.transactional_id, timeout_ms=10_000))
@@ -163,7 +155,7 @@ class IdempotentProducer(Client):
         self._sequences.clear()
         return handle
 
-    async def _send(self, link: AsyncCluster, transaction: str | None) -> None:
+    async def send(self, link: AsyncCluster, transaction: str | None) -> None:
         """Some batches, each of a few records; note what became of them."""
         rng, handle = self.world.rng, self._handle
         assert handle is not None
@@ -218,7 +210,7 @@ class IdempotentProducer(Client):
         row = Transaction(name, is_commit)
         try:
             for _ in range(self.world.rng.randint(1, 3)):
-                await self._send(link, name)
+                await self.send(link, name)
             ended = await link.run(end_transaction(handle, commit=is_commit))
             row.outcome = Outcome.ACKNOWLEDGED
             if ended.producer_epoch != handle.producer_epoch:
@@ -266,6 +258,18 @@ class Reader(Client):
                         missing.discard(partition)
             await asyncio.sleep(0.3)
         await link.close()
+
+    async def run_from_start(self) -> None:
+        """As `run`, from where the logs begin now."""
+        link = self.link()
+        while True:
+            try:
+                self._positions |= await link.run(start_offsets(self.partitions))
+                break
+            except FAILURES as failure:
+                self.check_refusal(failure, "find the start")
+        await link.close()
+        await self.run()
 
     async def _read(self, link: AsyncCluster, partition: TopicPartition) -> None:
         isolation = READ.isolation
@@ -422,56 +426,3 @@ class GroupConsumer(Client):
         finally:
             self.history.add(row)
             self.note(f"commit {partition} {offset}: {row.outcome}")
-
-
-class Administrator(Client):
-    """Creates topics and changes a setting, one change after the other."""
-
-    def __init__(self, cluster: Cluster, history: History, name: str, *, topic: str) -> None:
-        super().__init__(cluster, history, name)
-        self.topic = topic
-        self.created: list[str] = []  # acknowledged
-        self.values: list[tuple[str, bool]] = []  # of the setting, and whether acknowledged
-
-    async def run(self) -> None:
-        """Change until it is to stop."""
-        link, rng = self.link(), self.world.rng
-        number = 0
-        while not self.is_stopping:
-            await asyncio.sleep(rng.uniform(0.2, 1.0))
-            number += 1
-            try:
-                if rng.random() < 0.4 and len(self.created) < TOPICS_MAX:
-                    name = f"extra-{number}"
-                    await self.create(link, name, partitions=rng.randint(1, 2))
-                    self.created.append(name)
-                else:
-                    await self._change(link, str(1_000_000 + number))
-            except FAILURES as failure:
-                self.note(f"change {number} failed: {type(failure).__name__}")
-                self.check_refusal(failure, "change")
-        await link.close()
-
-    async def create(self, link: AsyncCluster, name: str, *, partitions: int) -> None:
-        """Create a topic with three replicas; Refused or OSError: unknown or not created."""
-        topic = CreatableTopic(name, partitions, 3)
-        request = request_of(CREATE_TOPICS, CreateTopicsRequest([topic], timeout_ms=5_000))
-        response = await link.run(lambda routes: routes.send_to_any(request))
-        code = response.topics[0].error_code
-        self.note(f"create {name}: {code.name}")
-        if code is not ErrorCode.none:
-            raise Refused(code, f"create {name}: {code.name} {response.topics[0].error_message}")
-
-    async def _change(self, link: AsyncCluster, value: str) -> None:
-        operation = ConfigOperation("segment.ms", 0, value)
-        body = IncrementalAlterConfigsRequest([ConfigsToChange(TOPIC, self.topic, [operation])])
-        request = request_of(INCREMENTAL_ALTER_CONFIGS, body)
-        is_acknowledged = False
-        try:
-            response = await link.run(lambda routes: routes.send_to_any(request))
-            code = response.responses[0].error_code
-            is_acknowledged = code is ErrorCode.none
-            self.note(f"segment.ms={value}: {code.name}")
-            self.check_refusal(Refused(code, code.name), "change a setting")
-        finally:
-            self.values.append((value, is_acknowledged))

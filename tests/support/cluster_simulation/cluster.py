@@ -19,6 +19,7 @@ import penstock.link.aio
 import penstock.node.run_broker
 from penstock.link.settings import Address
 from penstock.log import LogDirectoryError
+from penstock.machine import Runner
 from penstock.model import Millis, Moment, NodeId
 from penstock.node.clocks import Clocks
 from penstock.node.data_folder import open_folder
@@ -29,7 +30,7 @@ from tests.support.cluster_simulation.event_loop import SimulatedLoop
 from tests.support.cluster_simulation.network import Network
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     import pytest
@@ -64,6 +65,7 @@ class SimulatedBroker:
         self.wall_offset_ms = 0
         self.executor_delay_s = (0.0002, 0.002)
         self.is_kept_down = False  # not to be started again
+        self.static: dict[str, str] = {}  # settings that only this broker is started with
         self.joins: str | None = None  # a host of the cluster, which it joins without a vote
         self._stopping: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -110,7 +112,7 @@ class SimulatedBroker:
         if not task.cancelled() and (error := task.exception()) is not None:
             loop.call_exception_handler({"message": "the broker ended", "exception": error})
             return
-        self.crash()
+        self._end(silently=False)
         self.cluster.supervisor.call_later(RESTART_S, self.start)
 
     def _settings(self) -> NodeSettings:
@@ -122,17 +124,19 @@ class SimulatedBroker:
             kafka_port=KAFKA_PORT,
             voters=cluster.voters if self.joins is None else (),
             join=() if self.joins is None else (Address(self.joins, KAFKA_PORT),),
-            static={**cluster.static, "node.id": str(self.node_id)},
+            static={**cluster.static, **self.static, "node.id": str(self.node_id)},
         )
 
     # What happens to it.
 
     def crash(self) -> None:
         """Kill the process: what it wrote is in the page cache."""
+        self.cluster.crashed.add(self.node_id)
         self._end(silently=False)
 
     def lose_power(self) -> None:
         """Cut the machine's power: other hosts hear nothing, and unsynced bytes may be lost."""
+        self.cluster.crashed.add(self.node_id)
         self._end(silently=True)
         self.disk.lose_power()
         self.boots += 1
@@ -184,6 +188,7 @@ class Cluster:
         self.network = Network(world)
         self.static = {**SETTINGS, **static}
         self.log: list[str] = []
+        self.crashed: set[NodeId] = set()  # brokers that were killed or lost their power
         self.supervisor = SimulatedLoop(world, self.network, "supervisor")
         self.remains: list[Any] = []  # of killed processes: nothing of them may be finalized early
         nodes = [NodeId(number) for number in range(1, count + 1)]
@@ -236,10 +241,22 @@ class Cluster:
         patch.setattr(penstock.link.aio, "monotonic_ms", lambda: Millis(int(world.now_s * 1000)))
         patch.setattr(penstock.node.run_broker, "boot_id", self._boot_id)
         patch.setattr(penstock.node.run_broker, "gc", _NoCollector)
+        patch.setattr(Runner, "_carry_out", _validated(Runner._carry_out))  # noqa: SLF001 - each step
 
     def _boot_id(self) -> str:
         loop = cast("SimulatedLoop", asyncio.get_running_loop())
         return f"{loop.host} {self._by_host[loop.host].boots}"
+
+
+def _validated(carry_out: Callable[..., object]) -> Callable[..., object]:
+    """Check the invariants of a machine after each of its steps."""
+
+    def validated(runner: Runner[Any, Any, Any], *outcome: Any) -> object:
+        reply = carry_out(runner, *outcome)
+        runner.machine.validate(runner.state)
+        return reply
+
+    return validated
 
 
 class _NoCollector:

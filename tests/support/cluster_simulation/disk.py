@@ -161,7 +161,10 @@ class Disk:
         """The names in a folder last from now on."""
         for change in self._folders.pop(path, ()):
             if change.saved is not None:
+                status = os.stat(change.saved)
                 _REAL.unlink(change.saved)
+                if status.st_nlink == 1:  # the inode is used again
+                    self.removed(status.st_ino)
 
     def synced_all(self) -> None:
         """As `os.sync`."""
@@ -173,6 +176,10 @@ class Disk:
         """Keep the file under another name, so that the change can be taken back."""
         saved = self._save(path)
         self._changed_names(path, _NameChange(lambda: _restore(saved, path), saved))
+
+    def removed(self, inode: int) -> None:
+        """A file is gone for good."""
+        self._files.pop(inode, None)
 
     def will_rename(self, source: str, target: str) -> None:
         """As `will_unlink`, for the file that the target's name belongs to now."""
@@ -365,8 +372,11 @@ class Disks:
         if disk is not None and os.path.isfile(path):
             disk.will_unlink(os.fspath(path))
             _REAL.unlink(path)
-        else:
-            _REAL.unlink(path, **options)
+            return
+        inode = os.stat(path, follow_symlinks=False, **options).st_ino
+        _REAL.unlink(path, **options)
+        for each in self._disks.values():  # a whole folder is removed; the inode is used again
+            each.removed(inode)
 
     def _mkdir(self, path: Any, mode: int = 0o777, **options: Any) -> None:
         _REAL.mkdir(path, mode, **options)

@@ -35,6 +35,9 @@ class Options:
     most_delay_s: float
     faults: tuple[str, ...]
     look_s: float = 0.2  # how often the brokers are compared
+    trims: bool = False  # a client removes the oldest records of a topic
+    changes_voters: bool = False
+    snapshot_bytes: int | None = None  # of metadata, after which a snapshot is written
 
     @staticmethod
     def draw(rng: Random) -> Options:
@@ -43,8 +46,9 @@ class Options:
         flushes = rng.random() < 0.3
         if "fail_disk" in faults:  # what a failed sync did not write is lost with the power
             faults = tuple(each for each in faults if "power" not in each)
+        brokers = 5 if rng.random() < 0.2 else 3
         return Options(
-            brokers=5 if rng.random() < 0.2 else 3,
+            brokers=brokers,
             partitions=rng.randint(1, 3),
             producers=rng.randint(1, 2),
             transactions=rng.random() < 0.5,
@@ -55,6 +59,9 @@ class Options:
             fault_interval_s=rng.choice((0.4, 0.8, 1.6)),
             most_delay_s=rng.choice((0.001, 0.001, 0.01, 0.05)),
             faults=faults,
+            trims=rng.random() < 0.4,
+            changes_voters=brokers == 5,  # of three, no two may be away
+            snapshot_bytes=rng.choice((None, 2_000, 10_000)),
         )
 
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from penstock.broker import metadata_follower
 from penstock.link.operation import FAILURES
 from penstock.model import TopicPartition
+from tests.support.cluster_simulation.administrator import TRIMMED, Administrator, Trimmer
 from tests.support.cluster_simulation.checks import ClusterChecks
 from tests.support.cluster_simulation.clients import (
-    Administrator,
     Client,
     GroupConsumer,
     IdempotentProducer,
@@ -57,14 +58,23 @@ class Scenario:
         self.options = replace(Options.draw(random.Random(f"options {seed}")), **changes)
         self.world = World(seed, steps_max=STEPS_MAX)
         static = {"log.flush.interval.messages": "1"} if self.options.flushes else {}
+        if self.options.snapshot_bytes is not None:
+            patch.setattr(metadata_follower, "SNAPSHOT_BYTES", self.options.snapshot_bytes)
         self.cluster = Cluster(self.world, folder, patch, count=self.options.brokers, static=static)
         self.cluster.network.delays = Delays(0.0001, self.options.most_delay_s)
         self.history = History()
         self.checks = ClusterChecks(self.cluster)
         self.given_ids: list[tuple[int, int]] = []
         self.partitions = [TopicPartition(TOPIC, index) for index in range(self.options.partitions)]
-        self.admin = Administrator(self.cluster, self.history, "admin", topic=TOPIC)
+        self.admin = Administrator(
+            self.cluster, self.history, "admin", topic=TOPIC,
+            changes_voters=self.options.changes_voters,
+        )  # fmt: skip
         self.producers = self._make_producers()
+        self.trimmer: Trimmer | None = None
+        if self.options.trims:
+            self.trimmer = Trimmer(self.cluster, "trimmer", given_ids=self.given_ids)
+            self.producers.append(self.trimmer)
         self.members = [
             GroupConsumer(
                 self.cluster, self.history, f"member-{number}", group=GROUP,
@@ -115,6 +125,8 @@ class Scenario:
     async def _create_topic(self) -> None:
         link = self.admin.link()
         await self.admin.create(link, TOPIC, partitions=len(self.partitions))
+        if self.trimmer is not None:
+            await self.admin.create(link, TRIMMED.topic, partitions=1)
         await link.close()
 
     def _run_with_faults(self) -> None:
@@ -149,10 +161,9 @@ class Scenario:
             self.until(
                 lambda: sum(member.commits for member in self.members) > count, "commit offsets"
             )
-        changes = len(self.admin.created) + sum(done for _, done in self.admin.values)
+        changes = self.admin.acknowledged
         self.until(
-            lambda: len(self.admin.created) + sum(done for _, done in self.admin.values) > changes,
-            "acknowledge a change of the metadata",
+            lambda: self.admin.acknowledged > changes, "acknowledge a change of the metadata"
         )
         for client in self.clients:
             client.is_stopping = True
@@ -166,11 +177,22 @@ class Scenario:
         self.clients.append(reader)
         reading = reader.start(reader.run())
         self.until(reading.done, "read everything")
-        broken = [*check(self.history), *self._broken_metadata()]
+        broken = [*self._read_trimmed(name), *self._broken_metadata(), *check(self.history)]
         for client in self.clients:
             broken += client.findings
         if broken:
             raise SimulationError(self._shown("; ".join(broken[:5])))
+
+    def _read_trimmed(self, name: str) -> list[str]:
+        """What is wrong with the topic whose oldest records are removed."""
+        if self.trimmer is None:
+            return []
+        name = f"{name} of what is left"
+        reader = Reader(self.cluster, History(), name, partitions=[TRIMMED], repeats=False)
+        self.clients.append(reader)
+        reading = reader.start(reader.run_from_start())
+        self.until(reading.done, "read what is left of the trimmed topic")
+        return self.trimmer.broken(reader, may_return=len(self.cluster.crashed) > 1)
 
     def _cut_all_power(self) -> None:
         """Metadata is synced before it is acknowledged; of records that is a topic's choice.
@@ -181,10 +203,11 @@ class Scenario:
             return
         for broker in self.cluster.brokers:
             broker.lose_power()
+        for broker in self.cluster.brokers:
             broker.start()
         alive = [broker for broker in self.cluster.brokers if not broker.is_kept_down]
         self.until(lambda: all(broker.is_serving for broker in alive), "serve after a power cut")
-        broken = self._broken_metadata()
+        broken = [*self._broken_metadata(), *check(self.history)]
         if broken:
             raise SimulationError(self._shown(broken[0]))
         if self.options.flushes:
@@ -192,17 +215,12 @@ class Scenario:
             self.check_end("reader after the power cut")
 
     def _broken_metadata(self) -> list[str]:
-        broken = []
+        """What is given twice; what every broker knows of the changes is added to the history."""
+        for _, running in self.cluster.running:
+            self.admin.see(running)
         if len(set(self.given_ids)) != len(self.given_ids):
-            broken.append(f"a producer id was given twice: {sorted(self.given_ids)}")
-        for broker, running in self.cluster.running:
-            topics = running.image.state.topics
-            broken += [
-                f"{broker.host} does not know topic {name}, whose creation was acknowledged"
-                for name in self.admin.created
-                if name not in topics
-            ]
-        return broken
+            return [f"a producer id was given twice: {sorted(self.given_ids)}"]
+        return []
 
     def _is_stable(self) -> bool:
         """Whether no transaction is open: one that a client abandoned ends by its time-out."""

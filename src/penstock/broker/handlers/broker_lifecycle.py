@@ -27,7 +27,7 @@ from penstock.coordination.controller.commands import (
     ReportReplicas,
     UnregisterBroker,
 )
-from penstock.coordination.controller.events import NO_INCARNATION, PartitionState
+from penstock.coordination.controller.events import NO_INCARNATION, NO_LOG_DIR, PartitionState
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.model import LeaderEpoch, NodeId, Offset, TopicId
 from penstock.protocol.messages.broker_lifecycle import (
@@ -100,6 +100,7 @@ def register_broker(
             new_epoch=controller.end_offset,
             new_cluster_id=request.cluster_id or kafka_id(uuid4()),
             first_producer_id=secrets.randbits(30) << 32,
+            log_dir=(request.log_dirs and request.log_dirs[0]) or NO_LOG_DIR,
         )
     )
     return when_controller_decided(

@@ -80,8 +80,9 @@ def _create_missing(context: Context, request: MetadataRequest) -> object:
 def _metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
     cluster = context.broker.cluster
     with_operations = request.include_topic_authorized_operations
-    cached = cluster.described_topics[with_operations]
-    live = {broker.node_id for broker in cluster.brokers()}
+    suspected = context.broker.suspected_leaders.current()
+    cached = {} if suspected else cluster.described_topics[with_operations]
+    live = {broker.node_id for broker in cluster.brokers()} - suspected
     topics = [
         cached.get(topic.name) or _describe(cached, topic, live, with_operations=with_operations)
         if isinstance(topic, KnownTopic)
@@ -100,6 +101,13 @@ def _metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
     )
 
 
+def _leader(row: Leadership, live: Container[int]) -> tuple[ErrorCode, int]:
+    """The leader if it is live."""
+    if row.leader in live:
+        return ErrorCode.none, row.leader
+    return ErrorCode.leader_not_available, NO_LEADER
+
+
 def _offline(row: Leadership, live: Container[int]) -> Sequence[int]:
     """The replicas that no broker serves: it is not live, or the log cannot be used there."""
     return [node for node in row.replicas if node not in live or node in row.offline]
@@ -115,15 +123,16 @@ def _describe(
     """A topic of the response, kept until the topic changes."""
     partitions = [
         MetadataPartition(
-            ErrorCode.none if row.leader != NO_LEADER else ErrorCode.leader_not_available,
+            error_code,
             index,
-            row.leader,
+            leader,
             row.leader_epoch,
             row.replicas,
             row.isr,
             _offline(row, live),
         )
         for index, row in enumerate(topic.partitions)
+        for error_code, leader in (_leader(row, live),)
     ]
     described = cached[topic.name] = WrittenOnce(
         MetadataTopic(
@@ -199,6 +208,7 @@ def describe_topic_partitions(
     left = min(max(request.response_partition_limit, 1), PARTITIONS_PER_RESPONSE_MAX)
     topics: list[DescribedTopic] = []
     live = {broker.node_id for broker in cluster.brokers()}
+    live -= context.broker.suspected_leaders.current()
     for name in names:
         if name < cursor.topic_name:
             continue
@@ -222,9 +232,9 @@ def _described(topic: KnownTopic | _Missing, live: Container[int]) -> DescribedT
         return DescribedTopic(error_code, name, topic_id, is_internal, (), operations)
     partitions = [
         DescribedTopicPartition(
-            ErrorCode.none if row.leader != NO_LEADER else ErrorCode.leader_not_available,
+            error_code,
             index,
-            row.leader,
+            leader,
             row.leader_epoch,
             row.replicas,
             row.isr,
@@ -233,6 +243,7 @@ def _described(topic: KnownTopic | _Missing, live: Container[int]) -> DescribedT
             offline_replicas=_offline(row, live),
         )
         for index, row in enumerate(topic.partitions)
+        for error_code, leader in (_leader(row, live),)
     ]
     return DescribedTopic(
         ErrorCode.none, topic.name, topic.topic_id, topic.is_internal, partitions, operations

@@ -208,10 +208,9 @@ def _change_voters(
 ) -> Answer[ChangeVotersResponse]:
     """Respond when the changed set is committed."""
     _check_cluster(context, cluster_id)
-    end_offset = context.broker.quorum.propose_voters(change)
     changed: Deferred[ChangeVotersResponse] = Deferred()
-    context.broker.follower.call_when_applied(
-        end_offset, lambda refusal: changed.resolve(ChangeVotersResponse(*error_of(refusal)))
+    context.broker.controller.change_voters(
+        change, lambda refusal: changed.resolve(ChangeVotersResponse(*error_of(refusal)))
     )
     return changed
 

@@ -251,6 +251,7 @@ def _delete(context: Context, topic: str, index: int, offset: int) -> tuple[Part
     target = log.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
     if not 0 <= target <= log.high_watermark:
         raise Refused(ErrorCode.offset_out_of_range, f"the log ends at {log.high_watermark}")
+    partition.check_min_insync()  # else a replica could lead next that has the records
     partition.delete_before(target, context.broker.clock())
     return partition, target
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Endpoint
     from penstock.broker.broker_links import BrokerLinks
     from penstock.broker.quorum.metadata_log import MetadataLog
-    from penstock.broker.quorum.quorum_node import QuorumListener
+    from penstock.broker.quorum.ports import QuorumListener
     from penstock.link.settings import Address
     from penstock.model import Millis, Moment
 

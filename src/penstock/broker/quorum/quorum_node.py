@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.quorum.quorum_state_file import save_quorum_state
 from penstock.broker.quorum.snapshot_files import SnapshotDownload, fill_chunk
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.broker.quorum.metadata_log import MetadataLog
+    from penstock.broker.quorum.ports import Peers, QuorumListener
     from penstock.consensus.raft import (
         QuorumState,
         RaftNode,
         Reply,
         Request,
-        RoleChange,
         SnapshotChunk,
         SyncPoint,
         VoterChange,
@@ -52,41 +52,6 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 SPACE_RETRY_S: Final = 0.25  # a full disk is tried again after this
-
-
-class Peers(Protocol):
-    """Connections to other replicas."""
-
-    def send(
-        self,
-        node_id: NodeId | None,
-        request: Request,
-        on_reply: Callable[[Reply], None],
-        on_lost: Callable[[], None],
-    ) -> None:
-        """Send to a node, or to any bootstrap server; one of the two is called, at most once."""
-
-    def close(self) -> None:
-        """End all connections; nothing is called any more."""
-
-
-class QuorumListener(Protocol):
-    """What the broker does with the state of the quorum."""
-
-    def on_role(self, change: RoleChange) -> None:
-        """The leader is another one, or this replica became or ceased to be it."""
-
-    def on_committed(self, high_watermark: Offset) -> None:
-        """Everything below is committed."""
-
-    def on_snapshot_installed(self, snapshot: OffsetAndEpoch) -> None:
-        """The log was replaced by a snapshot: what was applied from it is void."""
-
-    def on_fault(self, reason: str) -> None:
-        """This replica cannot go on."""
-
-    def on_full_disk(self, *, is_full: bool) -> None:
-        """This replica waits for space on its disk; or it goes on."""
 
 
 class QuorumNode:
@@ -177,9 +142,11 @@ class QuorumNode:
 
     def propose_voters(self, change: VoterChange) -> Offset:
         """Change the voter set; the offset to wait for. Refused when it may not change now."""
-        effects = self.raft.propose_voters(change, self._now)
-        self._call(lambda: effects)
-        if not self.is_leader:
+        last_end = self.log.end_offset
+        if self._unwritten is None:
+            effects = self.raft.propose_voters(change, self._now)
+            self._call(lambda: effects)
+        if self.log.end_offset == last_end or not self.is_leader:
             raise Refused(ErrorCode.not_controller, "the change could not be written; try again")
         return self.log.end_offset
 

@@ -79,6 +79,8 @@ class FollowedPartition:
         self._timer: asyncio.TimerHandle | None = None
         self._is_failure_logged = False
         self._is_closed = False
+        if partition.log.is_truncating:  # planned in an earlier leader epoch
+            self._complete_truncation()
 
     def close(self) -> None:
         """Do nothing more: the partition has another leader or leader epoch, or is gone."""
@@ -124,14 +126,21 @@ class FollowedPartition:
 
     # A response.
 
-    def on_fetched(self, row: FetchedPartition, asked: FetchState) -> None:
+    def on_fetched(self, row: FetchedPartition, requested: FetchState) -> None:
         """Carry out what follows from the leader's response to a fetch."""
         if self._is_over() or not self.is_fetching:
             return
+        try:
+            self._carry_out(row, requested)
+        except Exception as bug:  # the other partitions must go on
+            logger.exception("%s: a response of its leader could not be carried out", self)
+            self._fail(f"{type(bug).__name__}: {bug}")
+
+    def _carry_out(self, row: FetchedPartition, requested: FetchState) -> None:
         records = row.records or b""
         diverging = row.diverging_epoch
         fetched = Fetched(
-            asked,
+            requested,
             row.error_code,
             Offset(row.high_watermark),
             Offset(row.log_start_offset),
@@ -153,7 +162,7 @@ class FollowedPartition:
             case Locate():
                 self._locate(fetched)
             case RetryLater(reason):
-                logger.debug("%s is fetched later: %s", self.partition, reason.name)
+                logger.debug("fetching %s is delayed: %s", self, reason.name)
                 self._back_off(RETRY_S)
             case Stop(reason):
                 self._fail(reason)
@@ -169,10 +178,7 @@ class FollowedPartition:
 
     def _append(self, records: object, high_watermark: Offset, start_offset: Offset) -> None:
         assert isinstance(records, bytes | bytearray | memoryview)
-        partition, log = self.partition, self.partition.log
-        if log.is_truncating:  # planned in an earlier leader epoch
-            self._cut(lambda: log.plan_truncation(log.end_offset))
-            return
+        partition = self.partition
         try:
             headers = read_replicated(records)
             partition.append_copies(records, headers, epoch=self.leader_epoch, now=self._clock())
@@ -213,7 +219,7 @@ class FollowedPartition:
             case Truncate(end_offset, is_below_high_watermark):
                 self._truncate(end_offset, is_below_high_watermark)
             case Restart(offset):
-                logger.info("%s starts again at the leader's first offset %d", self, offset)
+                logger.info("%s restarts from the leader's log start offset %d", self, offset)
                 self._cut(lambda: self.partition.log.plan_reset(offset))
             case RetryLater():
                 self._back_off(RETRY_S)
@@ -232,12 +238,16 @@ class FollowedPartition:
         logger.info("%s is truncated from %d to %d", self, log.end_offset, end_offset)
         self._cut(lambda: log.plan_truncation(end_offset))
 
+    def _complete_truncation(self) -> None:
+        """End one that failed: until then nothing is appended or flushed. The leader says more."""
+        log = self.partition.log
+        self._cut(lambda: log.plan_truncation(log.end_offset))
+
     def _cut(self, plan: Callable[[], Truncation | None]) -> None:
         self.phase = FollowerPhase.TRUNCATING
         partition = self.partition
         running = self._run_truncation(plan, partition.truncating)
         partition.truncating = asyncio.get_running_loop().create_task(running)
-        partition.truncating.add_done_callback(_report)
 
     async def _run_truncation(
         self, plan: Callable[[], Truncation | None], last: asyncio.Task[None] | None
@@ -255,14 +265,19 @@ class FollowedPartition:
                     return
                 if self.partition.log.finish_truncation(truncation, self._clock()):
                     break
-        except (OSError, Refused, Malformed) as error:
-            self._fail(f"its log cannot be truncated: {error}", _retry_s(error))
-            if isinstance(error, OSError):
-                self.partition.on_write_failed(error)
-            elif isinstance(error, Refused):
-                self.partition.on_unreadable(error)
+        except Exception as error:  # noqa: BLE001 - the other partitions must go on
+            self._on_truncation_failed(error)
         else:
             self._resume()
+
+    def _on_truncation_failed(self, error: Exception) -> None:
+        self._fail(f"its log cannot be truncated: {error!r}", _retry_s(error))
+        if isinstance(error, OSError):
+            self.partition.on_write_failed(error)
+        elif isinstance(error, Refused):
+            self.partition.on_unreadable(error)
+        elif not isinstance(error, Malformed):
+            logger.error("%s could not be truncated", self, exc_info=error)
 
     # Waiting.
 
@@ -283,8 +298,11 @@ class FollowedPartition:
         """Fetch again, once all that this would acknowledge is on disk as the topic requires."""
         if self._is_closed:
             return
-        if self.partition.waits_for_flush:
+        if self.partition.log.is_truncating:
+            self._complete_truncation()
+        elif self.partition.waits_for_flush:
             self.phase = FollowerPhase.FLUSHING
+            self.partition.flush_by_policy()
         else:
             self.phase = FollowerPhase.FETCHING
             self._on_ready(self)
@@ -297,8 +315,3 @@ def _retry_s(error: Exception) -> float:
     """When to try again after an error of the disk."""
     is_passing = isinstance(error, OSError) and disk_failure(error) is None
     return FULL_RETRY_S if is_passing else FAILED_RETRY_S
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.critical("a truncation failed", exc_info=task.exception())

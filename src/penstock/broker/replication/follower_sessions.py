@@ -82,8 +82,8 @@ class FollowerPosition:
 
     def update(self, requested: FetchPartition) -> None:
         """The follower fetches from another offset, or in another leader epoch."""
-        asked = requested.current_leader_epoch, requested.fetch_offset
-        self.must_check = self.is_answered and asked == (self.leader_epoch, self.fetch_offset)
+        again = requested.current_leader_epoch, requested.fetch_offset
+        self.must_check = self.is_answered and again == (self.leader_epoch, self.fetch_offset)
         self.leader_epoch = requested.current_leader_epoch
         self.fetch_offset = Offset(requested.fetch_offset)
         self.start_offset = Offset(requested.log_start_offset)
@@ -233,6 +233,9 @@ class FollowerSession:
             partition = find_leader(
                 self._broker, position.topic, position.index, position.leader_epoch
             )
+            if self._replica_id not in partition.leadership.replicas:
+                message = f"broker {self._replica_id} has no replica of this partition"
+                raise Refused(ErrorCode.not_leader_or_follower, message)
             diverging = self._count(position, partition)
         except Refused as refusal:
             return self._refused(position, refusal)
@@ -354,6 +357,8 @@ class FollowerSessions:
         """A follower's fetch. An error of its session makes the follower start over."""
         replica, epoch = request.replica, request.session_epoch
         replica_id, now = NodeId(replica.replica_id), broker.steady_clock()
+        if replica_id not in broker.cluster.state.brokers:  # or not known here yet
+            return FetchResponse(ErrorCode.broker_id_not_registered)
         self._close_idle(now)
         session = self._sessions.get(replica_id)
         if epoch in (OPEN_EPOCH, CLOSE_EPOCH):

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.background import start_background
 from penstock.errors import ErrorCode
 from penstock.link.operation import FAILURES
 from penstock.protocol.messages.broker_lifecycle import (
@@ -80,9 +81,11 @@ class InSyncChanges:
     def start(self, broker_epoch: int) -> None:
         """Send proposals, and look for followers that lag. Needs the running event loop."""
         self._broker_epoch = broker_epoch
-        loop = asyncio.get_running_loop()
-        work = self._send_all(), self._find_lagging(), self._find_joining()
-        self._tasks = [loop.create_task(each) for each in work]
+        self._tasks = [
+            start_background("proposing in-sync sets", self._send_all()),
+            start_background("looking for lagging followers", self._find_lagging()),
+            start_background("looking for joining followers", self._find_joining()),
+        ]
 
     def close(self) -> None:
         """Propose nothing more."""

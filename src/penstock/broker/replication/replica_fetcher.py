@@ -1,7 +1,7 @@
 """Fetches from one leader: one connection and one session for all partitions that it leads.
 
 A fetch names only what changed since the last one. When a partition becomes ready to be fetched
-while a fetch waits at the leader, a second fetch follows at once, and the leader ends the first.
+while a fetch waits at the leader, a second one is sent, and the leader ends the first.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.broker.background import start_background
 from penstock.broker.broker_links import Purpose
 from penstock.errors import ErrorCode, Refused
 from penstock.link.operation import FAILURES, request_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.broker.broker_links import BrokerLinks
     from penstock.broker.partition import Partition
     from penstock.broker.replication.followed_partition import FollowedPartition
+    from penstock.broker.suspected_leaders import SuspectedLeaders
     from penstock.consensus.replica.follower import FetchState
     from penstock.link.aio import AsyncLink
     from penstock.link.settings import Address
@@ -65,8 +67,10 @@ class ReplicaFetcher:
         links: BrokerLinks,
         find_address: Callable[[NodeId], Address | None],
         replica: FetchingReplica,
+        suspected: SuspectedLeaders,
     ) -> None:
         self._leader = leader
+        self._suspected = suspected
         self._links = links
         self._find_address = find_address
         self._replica = replica
@@ -76,8 +80,8 @@ class ReplicaFetcher:
         self._session_id = self._session_epoch = 0
         self._link: AsyncLink | None = None
         self._in_flight: deque[_InFlight] = deque()
-        # What each partition asked for last, as of the last response
-        self._asked: dict[PartitionKey, tuple[FollowedPartition, FetchState]] = {}
+        # What each partition requested last, as of the last response
+        self._requested: dict[PartitionKey, tuple[FollowedPartition, FetchState]] = {}
         self._has_work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -89,7 +93,7 @@ class ReplicaFetcher:
         self._removed.pop(key, None)
         self._has_work.set()
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = start_background(f"fetching from broker {self._leader}", self._run())
         elif len(self._in_flight) == 1:
             asyncio.get_running_loop().call_soon(self._send_another)
 
@@ -99,7 +103,7 @@ class ReplicaFetcher:
         if self._followed.get(key) is followed:
             del self._followed[key]
             self._changed.pop(key, None)
-            self._asked.pop(key, None)
+            self._requested.pop(key, None)
             self._removed[key] = None
 
     def close(self) -> None:
@@ -122,6 +126,8 @@ class ReplicaFetcher:
                 delay_s = RETRY_MIN_S
             except FAILURES as failure:
                 logger.debug("broker %d cannot be fetched from: %s", self._leader, failure)
+                if isinstance(failure, OSError):
+                    self._suspected.on_lost(self._leader)
                 self._start_over()
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, RETRY_MAX_S)
@@ -138,11 +144,12 @@ class ReplicaFetcher:
         fetch = self._in_flight[0]
         response = await fetch.response
         fetch.deadline.cancel()
+        self._suspected.on_response(self._leader)
         self._in_flight.popleft()
         if response.error_code != ErrorCode.none:
             raise Refused(response.error_code, "the session ended")
         self._session_id = response.session_id
-        self._asked.update(fetch.named)
+        self._requested.update(fetch.named)
         await self._on_response(response)
 
     def _send_another(self) -> None:
@@ -187,7 +194,7 @@ class ReplicaFetcher:
             fetch.deadline.cancel()
             fetch.response.cancel()
         self._in_flight.clear()
-        self._asked.clear()
+        self._requested.clear()
         if self._link is not None:
             self._link.abort()
         self._link = None
@@ -203,15 +210,18 @@ class ReplicaFetcher:
         for topic, rows in response.topics:
             assert isinstance(topic, bytes)
             for row in rows:
-                asked = self._asked.get((topic, row.partition))
-                if asked is None or self._followed.get((topic, row.partition)) is not asked[0]:
+                requested = self._requested.get((topic, row.partition))
+                if requested is None:
+                    continue
+                followed, state = requested
+                if self._followed.get((topic, row.partition)) is not followed:
                     continue
                 size_bytes = len(row.records or b"")
                 if turn_bytes + size_bytes > TURN_BYTES_MAX and turn_bytes:
                     turn_bytes = 0
                     await asyncio.sleep(0)
                 turn_bytes += size_bytes
-                asked[0].on_fetched(row, asked[1])
+                followed.on_fetched(row, state)
 
 
 def key_of(partition: Partition) -> PartitionKey:

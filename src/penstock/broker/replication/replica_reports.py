@@ -12,6 +12,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.broker.background import start_background
 from penstock.coordination.controller.commands import ReplicaCondition
 from penstock.errors import ErrorCode
 from penstock.link.operation import FAILURES
@@ -77,7 +78,7 @@ class ReplicaReports:
     def start(self, broker_epoch: int) -> None:
         """This broker is registered: send reports. Needs the running event loop."""
         self._broker_epoch = broker_epoch
-        self._task = asyncio.get_running_loop().create_task(self._send_all())
+        self._task = start_background("reporting replicas", self._send_all())
 
     def close(self) -> None:
         """Report nothing more."""

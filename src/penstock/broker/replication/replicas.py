@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.broker.metadata_image import MetadataImage
     from penstock.broker.partition import Partition
     from penstock.broker.partitions import Partitions
+    from penstock.broker.suspected_leaders import SuspectedLeaders
     from penstock.model import Millis, NodeId, TopicPartition
 
 
@@ -32,12 +33,14 @@ class Replicas:
         image: MetadataImage,
         links: BrokerLinks,
         clock: Callable[[], Millis],
+        suspected: SuspectedLeaders,
         is_usable: Callable[[Partition], bool] = lambda _: True,
     ) -> None:
         self._partitions = partitions
         self._image = image
         self._links = links
         self._clock = clock
+        self._suspected = suspected
         self._is_usable = is_usable  # its log is neither damaged nor on a disk that failed
         self._replica: FetchingReplica | None = None  # None: not registered yet
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
@@ -81,7 +84,9 @@ class Replicas:
         leader = partition.leadership.leader
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = ReplicaFetcher(leader, self._links, self._find_address, replica)
+            fetcher = ReplicaFetcher(
+                leader, self._links, self._find_address, replica, self._suspected
+            )
             self._fetchers[leader] = fetcher
         followed = FollowedPartition(partition, fetcher.add, self._clock)
         topic_partition = partition.topic_partition

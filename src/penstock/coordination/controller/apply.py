@@ -23,6 +23,7 @@ from penstock.coordination.controller.events import (
     TopicDeleted,
     TopicEvent,
     TopicSet,
+    TopicsLeft,
     UnfenceAwaited,
 )
 from penstock.coordination.controller.state import (
@@ -48,7 +49,13 @@ def apply(state: ClusterState, event: Event) -> None:
             _upsert(state.quotas, event.entity, event.limits)
         case BrokerSet() | BrokerRemoved():
             _apply_to_brokers(state, event)
-        case HeartbeatReceived() | SessionsStarted() | StopAwaited() | UnfenceAwaited():
+        case (
+            HeartbeatReceived()
+            | SessionsStarted()
+            | StopAwaited()
+            | UnfenceAwaited()
+            | TopicsLeft()
+        ):
             _apply_note(state, event)
         case FeatureSet():
             state.features[event.name] = event.level
@@ -79,6 +86,8 @@ def _apply_note(state: ClusterState, note: Note) -> None:
             state.stops_awaited[note.node_id] = note.end_offset
         case UnfenceAwaited():
             state.unfences_awaited[note.node_id] = note.end_offset
+        case TopicsLeft():
+            state.topics_left = note.names
         case _:
             assert_never(note)
 

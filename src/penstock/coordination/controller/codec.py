@@ -6,10 +6,12 @@ older broker must when a newer one wrote it.
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, assert_never
 from uuid import UUID
 
 from penstock.coordination.controller.events import (
+    NO_LOG_DIR,
     BrokerRemoved,
     BrokerSet,
     ClusterIdSet,
@@ -28,9 +30,10 @@ from penstock.coordination.controller.events import (
     TopicDeleted,
     TopicEvent,
     TopicSet,
+    TopicsLeft,
     UnfenceAwaited,
 )
-from penstock.coordination.controller.state import shared_row
+from penstock.coordination.controller.state import SHARED_ROWS_MAX, shared_row
 from penstock.machine import JournalRecord
 from penstock.model import LeaderEpoch, NodeId, TopicId
 
@@ -61,7 +64,13 @@ def write_event(event: Event) -> JournalRecord:
             return _record("cluster", "producer-ids", {"end": event.end_producer_id})
         case ClusterIdSet():
             return _record("cluster", "id", {"id": event.cluster_id})
-        case HeartbeatReceived() | SessionsStarted() | StopAwaited() | UnfenceAwaited():
+        case (
+            HeartbeatReceived()
+            | SessionsStarted()
+            | StopAwaited()
+            | UnfenceAwaited()
+            | TopicsLeft()
+        ):
             raise AssertionError("notes are not stored")
         case _:
             assert_never(event)
@@ -70,13 +79,17 @@ def write_event(event: Event) -> JournalRecord:
 def _write_topic_event(event: TopicEvent) -> JournalRecord:
     match event:
         case TopicSet():
-            rows = [_partition_row(partition) for partition in event.partitions]
-            return _record("topic", event.name, {"id": str(event.topic_id), "partitions": rows})
+            rows = ",".join(map(_write_partition, event.partitions))
+            fields = _write_json({"version": VERSION, "id": str(event.topic_id)})
+            value = f'{fields[:-1]},"partitions":[{rows}]}}'
+            return JournalRecord(f"topic/{event.name}".encode(), value.encode())
         case TopicDeleted():
             return _record("topic", event.name, None)
         case PartitionSet():
-            value = {"index": event.partition_index, "partition": _partition_row(event.partition)}
-            return _record("partition", _partition_name(event), {"topic": event.topic, **value})
+            fields = _write_json({"version": VERSION, "topic": event.topic})
+            row = _write_partition(event.partition)
+            value = f'{fields[:-1]},"index":{event.partition_index},"partition":{row}}}'
+            return JournalRecord(f"partition/{_partition_name(event)}".encode(), value.encode())
         case PartitionRemoved():
             return _record("partition", _partition_name(event), None)
         case _:
@@ -105,12 +118,13 @@ def _partition_name(event: PartitionSet | PartitionRemoved) -> str:
     return f"{event.topic_id}/{event.partition_index}"
 
 
-def _partition_row(partition: PartitionState) -> list[Any]:
+@lru_cache(maxsize=SHARED_ROWS_MAX)
+def _write_partition(partition: PartitionState) -> str:
     """The fields in order; what few partitions have is left out when it is not there."""
     if partition.offline:
-        return list(partition)
+        return _write_json(partition)
     has_more = partition.elr or partition.last_known_elr or partition.is_recovering
-    return list(partition[: _ALL_FIELDS - 1 if has_more else _COMMON_FIELDS])
+    return _write_json(partition[: _ALL_FIELDS - 1 if has_more else _COMMON_FIELDS])
 
 
 def _read_partition(row: list[Any]) -> PartitionState:
@@ -140,6 +154,7 @@ def _broker_fields(broker: BrokerSet) -> dict[str, Any]:
         "incarnation": str(broker.incarnation),
         "fenced": broker.is_fenced,
         "stopping": broker.is_stopping,
+        "log_dir": str(broker.log_dir),
     }
 
 
@@ -186,6 +201,7 @@ def _read_broker(name: str, fields: _Fields) -> Event | None:
         incarnation=UUID(fields["incarnation"]),
         is_fenced=fields["fenced"],
         is_stopping=fields["stopping"],
+        log_dir=UUID(fields["log_dir"]) if "log_dir" in fields else NO_LOG_DIR,
     )
 
 

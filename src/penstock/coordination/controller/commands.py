@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from penstock.config.resolve import ConfigChange
-from penstock.coordination.controller.events import ConfigScope, QuotaEntity
+from penstock.coordination.controller.events import NO_LOG_DIR, ConfigScope, QuotaEntity
 from penstock.machine import CallerId
 from penstock.model import LeaderEpoch, NodeId, Offset, TopicId
 
@@ -124,6 +124,7 @@ class RegisterBroker(NamedTuple):
     new_epoch: int  # where the registration will be in the log: higher than any before
     new_cluster_id: str  # taken by a cluster that has none yet
     first_producer_id: int = 0  # likewise: two clusters start at different ones
+    log_dir: UUID = NO_LOG_DIR
 
 
 class BrokerHeartbeat(NamedTuple):
@@ -160,6 +161,12 @@ class UnregisterBroker(NamedTuple):
 
     caller: CallerId
     node_id: NodeId
+
+
+class ConfirmActive(NamedTuple):
+    """The controller wants to know whether a majority still follows it. Reply: None."""
+
+    caller: CallerId
 
 
 class StartSessions(NamedTuple):
@@ -226,6 +233,7 @@ BrokerCommand: TypeAlias = (
     | BrokerHeartbeat
     | FenceBroker
     | UnregisterBroker
+    | ConfirmActive
     | StartSessions
     | AlterPartitions
     | ReportReplicas

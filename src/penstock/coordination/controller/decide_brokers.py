@@ -8,12 +8,14 @@ that ends: it shares the controller's process, and heartbeats are late only if b
 are soft state: a controller that becomes active gives every broker a whole one.
 """
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator
 from functools import partial
-from typing import TypeAlias
 
+from penstock.config.broker_keys import cluster_wide_values
+from penstock.coordination.controller.active_replicas import follow_active
 from penstock.coordination.controller.commands import (
     BrokerHeartbeat,
+    ConfirmActive,
     FenceBroker,
     HeartbeatReply,
     RegisterBroker,
@@ -22,17 +24,20 @@ from penstock.coordination.controller.commands import (
 )
 from penstock.coordination.controller.elections import (
     ElectionRules,
-    IsActive,
-    restarted,
-    with_leader,
+    ReplicaChange,
+    with_new_process,
+    without_lost_replica,
     without_replica,
+    without_unclean_replica,
 )
 from penstock.coordination.controller.events import (
     NO_BROKER_EPOCH,
-    NO_LEADER,
+    NO_LOG_DIR,
     BrokerRemoved,
     BrokerSet,
     ClusterIdSet,
+    ConfigScope,
+    ConfigSet,
     Event,
     FeatureSet,
     HeartbeatReceived,
@@ -42,6 +47,7 @@ from penstock.coordination.controller.events import (
     SessionsStarted,
     StopAwaited,
     TopicEvent,
+    TopicsLeft,
     UnfenceAwaited,
 )
 from penstock.coordination.controller.partition_changes import changed_partitions, events_for
@@ -50,10 +56,6 @@ from penstock.coordination.controller.state import ClusterState
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Reply, Step
 from penstock.model import NO_OFFSET, Millis, Moment, NodeId, Offset
-
-ReplicaChange: TypeAlias = Callable[
-    [PartitionState, NodeId, IsActive, ElectionRules], PartitionState
-]
 
 
 def decide_register_broker(
@@ -68,7 +70,11 @@ def decide_register_broker(
     Reply: its broker epoch. A process that registers again keeps it.
     """
     known = state.brokers.get(command.node_id)
-    events: list[Event] = [*_first_events(state, command), *_new_features(state, features)]
+    events: list[Event] = [
+        *_first_events(state, command),
+        *_new_features(state, features),
+        *_cluster_settings(state, settings),
+    ]
     broker = BrokerSet(
         command.node_id,
         command.host,
@@ -77,6 +83,7 @@ def decide_register_broker(
         command.new_epoch,
         command.incarnation,
         is_fenced=True,
+        log_dir=command.log_dir,
     )
     if known is not None and known.incarnation == command.incarnation:
         broker = broker._replace(
@@ -87,16 +94,26 @@ def decide_register_broker(
     if known is not None:
         _check_session_ended(state, command.node_id, settings, now)
     events.append(broker)
-    kept_records = known is None or NO_BROKER_EPOCH != command.previous_epoch == known.epoch
-    change = partial(restarted, kept_records=kept_records)
-    events += _without(state, settings, {command.node_id}, change)
-    how = "registered" if kept_records else "registered after an unclean stop"
+    how, without = _records_kept(known, command)
+    change = partial(with_new_process, without=without)
+    events += _without(state, settings, command.node_id, change)
     return Outcome(
         tuple(events),
         notes=(HeartbeatReceived(command.node_id, now.steady, Offset(-1)),),
         replies=(Reply(command.caller, broker.epoch),),
         story=(Step(_story_key(command.node_id), f"{how} with epoch {{}}", (broker.epoch,)),),
     )
+
+
+def _records_kept(known: BrokerSet | None, command: RegisterBroker) -> tuple[str, ReplicaChange]:
+    """How a broker registers, and how its partitions go on until it is in sync."""
+    if known is None:
+        return "registered", without_lost_replica
+    if NO_LOG_DIR != known.log_dir != command.log_dir:
+        return "registered with another log directory", without_lost_replica
+    if NO_BROKER_EPOCH != command.previous_epoch == known.epoch:
+        return "registered", without_replica
+    return "registered after an unclean stop", without_unclean_replica
 
 
 def _first_events(state: ClusterState, command: RegisterBroker) -> list[Event]:
@@ -111,6 +128,13 @@ def _new_features(state: ClusterState, features: dict[str, int]) -> list[Event]:
         for name, level in features.items()
         if state.features.get(name) != level
     ]
+
+
+def _cluster_settings(state: ClusterState, settings: ControllerSettings) -> list[Event]:
+    """Store the settings that all brokers must agree on, whatever each was started with."""
+    known = state.overrides(ConfigScope.BROKER, "")
+    stored = {**cluster_wide_values(settings.static), **known}
+    return [] if stored == known else [ConfigSet(ConfigScope.BROKER, "", stored)]
 
 
 def _check_session_ended(
@@ -140,7 +164,8 @@ def decide_heartbeat(
     notes: list[Note] = [heartbeat]
     if command.wants_fence and not broker.is_fenced:
         broker = broker._replace(is_fenced=True)
-        events = [broker, *_without(state, settings, {broker.node_id})]
+        partitions, left = follow_active(state, settings, [broker])
+        events, notes = [broker, *partitions], [heartbeat, left]
     elif broker.is_fenced and not command.wants_fence and is_caught_up:
         awaited = state.unfences_awaited.get(broker.node_id)
         if awaited is None:
@@ -148,8 +173,8 @@ def decide_heartbeat(
             notes.append(UnfenceAwaited(broker.node_id, awaited))
         if command.metadata_offset >= awaited:
             broker = broker._replace(is_fenced=False, is_stopping=False)
-            events = [broker, *_with_leaders(state, settings, broker.node_id)]
-            del notes[1:]
+            partitions, left = follow_active(state, settings, [broker])
+            events, notes = [broker, *partitions], [heartbeat, left]
     reply = HeartbeatReply(is_caught_up, broker.is_fenced, may_stop=False)
     word = "fenced at its request" if broker.is_fenced else "unfenced"
     return Outcome(
@@ -171,19 +196,18 @@ def _decide_stop(
     node_id = broker.node_id
     if not broker.is_stopping and not broker.is_fenced:
         stopping = broker._replace(is_stopping=True)
-        events: list[Event] = [stopping, *_without(state, settings, {node_id})]
-        end_offset = Offset(command.end_offset + len(events))
+        partitions, left = follow_active(state, settings, [stopping])
         return Outcome(
-            tuple(events),
-            (heartbeat, StopAwaited(node_id, end_offset)),
+            (stopping, *partitions),
+            (heartbeat, left),
             (Reply(command.caller, HeartbeatReply(True, False, may_stop=False)),),
             story=(Step(_story_key(node_id), "stops: its leaders moved away"),),
         )
     awaited = state.stops_awaited.get(node_id)
-    if awaited is None:  # noted by a controller that is active no more
-        note = StopAwaited(node_id, command.end_offset)
+    if awaited is None:  # all brokers have yet to apply that its leaders moved away
+        moved = () if state.topics_left else (StopAwaited(node_id, command.end_offset),)
         reply = HeartbeatReply(True, broker.is_fenced, may_stop=broker.is_fenced)
-        return Outcome(notes=(heartbeat, note), replies=(Reply(command.caller, reply),))
+        return Outcome(notes=(heartbeat, *moved), replies=(Reply(command.caller, reply),))
     offsets = [
         state.sessions[each].metadata_offset if each in state.sessions else Offset(-1)
         for each in state.brokers
@@ -202,9 +226,9 @@ def decide_fence(
     if broker is None or broker.is_fenced or broker.epoch != command.epoch:
         return Outcome(replies=(Reply(command.caller, None),))
     fenced = broker._replace(is_fenced=True)
-    events = (fenced, *_without(state, settings, {broker.node_id}))
+    partitions, left = follow_active(state, settings, [fenced])
     step = Step(_story_key(broker.node_id), "fenced: {}", (command.reason,))
-    return Outcome(events, replies=(Reply(command.caller, None),), story=(step,))
+    return Outcome((fenced, *partitions), (left,), (Reply(command.caller, None),), story=(step,))
 
 
 def decide_unregister(
@@ -213,32 +237,43 @@ def decide_unregister(
     """Remove a broker that will not come back. Reply: None."""
     _check_registered(state, command.node_id, None)
     events = (
-        *_without(state, settings, {command.node_id}),
+        *_without(state, settings, command.node_id, without_lost_replica),
         BrokerRemoved(command.node_id),
     )
     step = Step(_story_key(command.node_id), "unregistered")
     return Outcome(events, replies=(Reply(command.caller, None),), story=(step,))
 
 
-def decide_start_sessions(command: StartSessions, now: Moment) -> Outcome[Event]:
-    """The controller became active."""
-    notes = (SessionsStarted(now.steady),)
+def decide_confirm(state: ClusterState, command: ConfirmActive) -> Outcome[Event]:
+    """Commit a record that changes nothing: only a controller that is followed can. Reply: None."""
+    return Outcome((ClusterIdSet(state.cluster_id),), replies=(Reply(command.caller, None),))
+
+
+def decide_start_sessions(
+    state: ClusterState, command: StartSessions, now: Moment
+) -> Outcome[Event]:
+    """The controller became active. The last one may have left topics to follow."""
+    notes = SessionsStarted(now.steady), TopicsLeft(tuple(state.topics))
     return Outcome(notes=notes, replies=(Reply(command.caller, None),))
 
 
-def decide_session_ends(
-    state: ClusterState, settings: ControllerSettings, now: Moment
-) -> Outcome[Event]:
-    """Fence the brokers whose sessions ended, all in one batch."""
-    ended = [broker for broker, end in _session_ends(state, settings) if end <= now.steady]
-    events: list[Event] = [broker._replace(is_fenced=True) for broker in ended]
-    events += _without(state, settings, {broker.node_id for broker in ended})
+def decide_tick(state: ClusterState, settings: ControllerSettings, now: Moment) -> Outcome[Event]:
+    """Fence the brokers whose sessions ended, in one batch; go on with the topics that are left."""
+    ended = [
+        broker._replace(is_fenced=True)
+        for broker, end in _session_ends(state, settings)
+        if end <= now.steady
+    ]
+    names = None if ended else state.topics_left
+    partitions, left = follow_active(state, settings, ended, names)
     story = tuple(Step(_story_key(broker.node_id), "fenced: no heartbeat") for broker in ended)
-    return Outcome(tuple(events), story=story)
+    return Outcome((*ended, *partitions), (left,), story=story)
 
 
-def next_session_end(state: ClusterState, settings: ControllerSettings) -> Millis | None:
-    """When the next session ends, if there is no heartbeat before."""
+def next_tick(state: ClusterState, settings: ControllerSettings) -> Millis | None:
+    """Now if topics are left; else when the next session ends, if there is no heartbeat before."""
+    if state.topics_left:
+        return Millis(0)
     return min((end for _, end in _session_ends(state, settings)), default=None)
 
 
@@ -270,39 +305,17 @@ def _check_registered(state: ClusterState, node_id: NodeId, epoch: int | None) -
 
 
 def _without(
-    state: ClusterState,
-    settings: ControllerSettings,
-    node_ids: Set[NodeId],
-    change: ReplicaChange = without_replica,
+    state: ClusterState, settings: ControllerSettings, node_id: NodeId, change: ReplicaChange
 ) -> list[TopicEvent]:
-    """Every partition of these brokers goes on without them."""
-
-    def is_active(node_id: NodeId) -> bool:
-        return node_id not in node_ids and state.is_active(node_id)
-
-    def without_all(row: PartitionState, rules: ElectionRules) -> PartitionState:
-        for node_id in node_ids:
-            if node_id in row.replicas:
-                row = change(row, node_id, is_active, rules)
-        return row
-
-    return events_for(changed_partitions(state, settings, without_all))
-
-
-def _with_leaders(
-    state: ClusterState, settings: ControllerSettings, node_id: NodeId
-) -> list[TopicEvent]:
-    """Partitions without a leader that this broker can lead, now that it is active."""
+    """All partitions of a broker go on without it, before anything else is decided about it."""
 
     def is_active(other: NodeId) -> bool:
-        return other == node_id or state.is_active(other)
+        return other != node_id and state.is_active(other)
 
-    def elect(row: PartitionState, rules: ElectionRules) -> PartitionState:
-        if row.leader != NO_LEADER or node_id not in row.replicas:
-            return row
-        return with_leader(row, is_active, rules)
+    def without(row: PartitionState, rules: ElectionRules) -> PartitionState:
+        return change(row, node_id, is_active, rules) if node_id in row.replicas else row
 
-    return events_for(changed_partitions(state, settings, elect))
+    return events_for(changed_partitions(state, settings, without))
 
 
 def _story_key(node_id: NodeId) -> str:

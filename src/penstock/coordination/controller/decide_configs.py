@@ -7,7 +7,9 @@ from typing import Final
 
 from penstock.config.broker_keys import (
     BROKER_KEYS,
+    CLUSTER_WIDE_KEYS,
     GROUP_KEYS,
+    MIN_INSYNC,
     check_broker_overrides,
     check_group_overrides,
 )
@@ -32,7 +34,6 @@ from penstock.coordination.controller.events import (
     TopicEvent,
 )
 from penstock.coordination.controller.partition_changes import (
-    MIN_INSYNC,
     changed_partitions,
     events_for,
 )
@@ -104,7 +105,11 @@ def _altered(
     names = [change.name for change in resource.changes]
     if len(set(names)) != len(names):
         raise Refused(ErrorCode.invalid_request, "A key is changed twice.")
-    overrides = {} if resource.replace else state.overrides(resource.scope, resource.name)
+    overrides = state.overrides(resource.scope, resource.name)
+    if resource.replace:  # what a cluster stores from its start is changed, never removed
+        is_cluster = resource.scope is ConfigScope.BROKER and not resource.name
+        kept = CLUSTER_WIDE_KEYS if is_cluster else ()
+        overrides = {name: value for name, value in overrides.items() if name in kept}
     layers = state.layers(settings.node_id, settings.static)
     scope = resource.scope.name.lower()
     after = apply_changes(
@@ -138,7 +143,7 @@ def _check_after(resource: ResourceChange, after: Mapping[str, str], layers: Lay
             touched = [
                 change.name for change in resource.changes if change.kind is not ChangeKind.DELETE
             ]
-            check_broker_overrides(after, touched)
+            check_broker_overrides(after, touched, for_all=not resource.name)
 
 
 def decide_alter_quotas(state: ClusterState, command: AlterQuotas) -> Outcome[Event]:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from penstock.config.broker_keys import REPLICATION_FACTOR, broker_values
 from penstock.config.topic_keys import check_topic_overrides
 from penstock.coordination.controller.commands import (
     CreatedTopic,
@@ -183,7 +184,7 @@ def _new_topic(
     else:
         count, factor = topic.partition_count, topic.replication_factor
         count = settings.default_partition_count if count is None else count
-        factor = settings.default_replication_factor if factor is None else factor
+        factor = _default_replication_factor(state, settings) if factor is None else factor
         if count <= 0:
             raise Refused(
                 ErrorCode.invalid_partitions, "The number of partitions must be at least 1, or -1."
@@ -192,6 +193,11 @@ def _new_topic(
         rows = _placed(state, factor, first=0, count=count, shift=topic.topic_id.int)
     _check_partition_count(len(rows), partitions_left)
     return TopicSet(topic.name, topic.topic_id, tuple(_new_partition(state, row) for row in rows))
+
+
+def _default_replication_factor(state: ClusterState, settings: ControllerSettings) -> int:
+    values = broker_values(state.layers(settings.node_id, settings.static))
+    return values.integer(REPLICATION_FACTOR)
 
 
 def _check_partition_count(count: int, partitions_left: int) -> None:

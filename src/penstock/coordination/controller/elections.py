@@ -25,6 +25,11 @@ class ElectionRules(NamedTuple):
     allows_unclean: bool
 
 
+ReplicaChange: TypeAlias = Callable[
+    [PartitionState, NodeId, IsActive, ElectionRules], PartitionState
+]
+
+
 def without_replica(
     row: PartitionState, node_id: NodeId, is_active: IsActive, rules: ElectionRules
 ) -> PartitionState:
@@ -54,20 +59,32 @@ def without_unclean_replica(
     return _changed(row, _with_leader(after, is_active, rules))
 
 
-def restarted(
+def without_lost_replica(
+    row: PartitionState, node_id: NodeId, is_active: IsActive, rules: ElectionRules
+) -> PartitionState:
+    """A broker has another log directory, or will not come back: all its records are lost."""
+    if row.replicas == (node_id,):
+        return without_unclean_replica(row, node_id, is_active, rules)
+    if node_id not in {*row.isr, *row.elr, *row.last_known_elr, row.leader}:
+        return row
+    isr = tuple(node for node in row.isr if node != node_id)
+    after = _without_records(row, isr, node_id, rules)
+    return _changed(row, _with_leader(after, is_active, rules))
+
+
+def with_new_process(
     row: PartitionState,
     node_id: NodeId,
     is_active: IsActive,
     rules: ElectionRules,
     *,
-    kept_records: bool,
+    without: ReplicaChange,
 ) -> PartitionState:
-    """A broker's new process opens its logs again; whether it has all that it acknowledged."""
+    """A broker's new process opens its logs again, `without` it until they are in sync."""
     if node_id in row.offline:
         offline = tuple(node for node in row.offline if node != node_id)
         row = _changed(row, row._replace(offline=offline))
-    change = without_replica if kept_records else without_unclean_replica
-    return change(row, node_id, is_active, rules)
+    return without(row, node_id, is_active, rules)
 
 
 def without_log(
@@ -93,12 +110,9 @@ def without_records(
     A new leader epoch makes the leader forget how far the replica was.
     """
     isr = tuple(node for node in row.isr if node != node_id)
-    after = _with_isr(row, isr, rules, lost=(node_id,))
-    remembered = tuple(node for node in after.last_known_elr if node != node_id)
     offline = tuple(node for node in row.offline if node != node_id)
-    after = _with_leader(
-        after._replace(last_known_elr=remembered, offline=(*offline, node_id)), is_active, rules
-    )
+    after = _without_records(row, isr, node_id, rules)._replace(offline=(*offline, node_id))
+    after = _with_leader(after, is_active, rules)
     if not _is_lossless(row, after):
         return None
     return _with_new_epoch(after._replace(offline=offline))
@@ -178,6 +192,15 @@ def _with_isr(
         elr=tuple(node for node in row.replicas if node in eligible and node not in lost),
         last_known_elr=tuple(node for node in row.replicas if node in remembered),
     )
+
+
+def _without_records(
+    row: PartitionState, isr: tuple[NodeId, ...], node_id: NodeId, rules: ElectionRules
+) -> PartitionState:
+    """As `_with_isr`, and the replica has none of the records: nothing is expected of it."""
+    after = _with_isr(row, isr, rules, lost=(node_id,))
+    remembered = tuple(node for node in after.last_known_elr if node != node_id)
+    return after._replace(last_known_elr=remembered)
 
 
 def _with_leader(row: PartitionState, is_active: IsActive, rules: ElectionRules) -> PartitionState:

@@ -14,6 +14,7 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 NO_LEADER: Final = NodeId(-1)
 NO_BROKER_EPOCH: Final = -1  # registered before there were epochs
 NO_INCARNATION: Final = UUID(int=0)
+NO_LOG_DIR: Final = UUID(int=0)  # registered before log directories were
 
 
 class ConfigScope(IntEnum):
@@ -98,6 +99,12 @@ class BrokerSet(NamedTuple):
     incarnation: UUID = NO_INCARNATION  # of the process that registered
     is_fenced: bool = False  # leads nothing, is in sync nowhere, is not shown to clients
     is_stopping: bool = False  # asked for a controlled shutdown
+    log_dir: UUID = NO_LOG_DIR  # another one: the records of the last are not there
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead partitions and be in sync."""
+        return not self.is_fenced and not self.is_stopping
 
 
 class BrokerRemoved(NamedTuple):
@@ -159,7 +166,13 @@ class UnfenceAwaited(NamedTuple):
     end_offset: Offset
 
 
-Note: TypeAlias = HeartbeatReceived | SessionsStarted | StopAwaited | UnfenceAwaited
+class TopicsLeft(NamedTuple):
+    """Topics whose partitions have yet to follow from which brokers are active."""
+
+    names: tuple[str, ...]
+
+
+Note: TypeAlias = HeartbeatReceived | SessionsStarted | StopAwaited | UnfenceAwaited | TopicsLeft
 Event: TypeAlias = (
     TopicEvent
     | ConfigSet

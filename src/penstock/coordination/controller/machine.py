@@ -13,6 +13,7 @@ from penstock.coordination.controller.commands import (
     BrokerCommand,
     BrokerHeartbeat,
     Command,
+    ConfirmActive,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -25,13 +26,14 @@ from penstock.coordination.controller.commands import (
     UnregisterBroker,
 )
 from penstock.coordination.controller.decide_brokers import (
+    decide_confirm,
     decide_fence,
     decide_heartbeat,
     decide_register_broker,
-    decide_session_ends,
     decide_start_sessions,
+    decide_tick,
     decide_unregister,
-    next_session_end,
+    next_tick,
 )
 from penstock.coordination.controller.decide_configs import (
     decide_alter_configs,
@@ -104,8 +106,10 @@ class ControllerMachine:
                 return decide_fence(state, command, self.settings)
             case UnregisterBroker():
                 return decide_unregister(state, command, self.settings)
+            case ConfirmActive():
+                return decide_confirm(state, command)
             case StartSessions():
-                return decide_start_sessions(command, now)
+                return decide_start_sessions(state, command, now)
             case AlterPartitions():
                 return decide_alter_partitions(state, command, self.settings)
             case ReportReplicas():
@@ -118,12 +122,12 @@ class ControllerMachine:
         apply(state, event)
 
     def wake_at(self, state: ClusterState) -> Millis | None:
-        """When the next session of a broker ends."""
-        return next_session_end(state, self.settings)
+        """When the next session of a broker ends; now if partitions have yet to follow one."""
+        return next_tick(state, self.settings)
 
     def tick(self, state: ClusterState, now: Moment) -> Outcome[Event]:
-        """Fence brokers that sent no heartbeat."""
-        return decide_session_ends(state, self.settings, now)
+        """Fence brokers that sent no heartbeat; let partitions follow."""
+        return decide_tick(state, self.settings, now)
 
     def validate(self, state: ClusterState) -> None:
         """Assert the invariants."""

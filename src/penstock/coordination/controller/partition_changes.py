@@ -6,6 +6,7 @@ A topic of which several partitions change is written whole; one partition alone
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from penstock.config.broker_keys import MIN_INSYNC
 from penstock.config.topic_keys import topic_values
 from penstock.coordination.controller.elections import ElectionRules
 from penstock.coordination.controller.events import (
@@ -21,7 +22,6 @@ from penstock.coordination.controller.state import ClusterState, TopicState, sha
 if TYPE_CHECKING:
     from penstock.config.resolve import Layers
 
-MIN_INSYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -52,15 +52,24 @@ def changed_partitions(
     state: ClusterState,
     settings: ControllerSettings,
     change: Callable[[PartitionState, ElectionRules], PartitionState],
+    topics: Iterable[TopicState] | None = None,
 ) -> Iterator[Changed]:
-    """Every partition that `change` makes different."""
+    """Every partition, of these topics or of all, that `change` makes different.
+
+    Equal rows are shared: each is changed once.
+    """
     rules = TopicRules(state, settings)
-    for topic in state.topics.values():
+    changed: dict[ElectionRules, dict[int, PartitionState]] = {}  # by the row's identity
+    for topic in state.topics.values() if topics is None else topics:
         of_topic = rules.of(topic.name)
+        known = changed.setdefault(of_topic, {})
         for index, row in enumerate(topic.partitions):
-            after = change(row, of_topic)
+            after = known.get(id(row))
+            if after is None:
+                after = change(row, of_topic)
+                known[id(row)] = after = row if after is row else shared_row(after)
             if after is not row:
-                yield topic, index, shared_row(after)
+                yield topic, index, after
 
 
 def events_for(changes: Iterable[Changed]) -> list[TopicEvent]:

@@ -13,6 +13,5 @@ class ControllerSettings:
 
     node_id: NodeId
     default_partition_count: Annotated[int, Row("num.partitions")]
-    default_replication_factor: Annotated[int, Row("default.replication.factor")]
     session_timeout_ms: Annotated[Millis, Row("broker.session.timeout.ms")]
     static: dict[str, str]

@@ -68,11 +68,12 @@ class ClusterState:
     sessions: dict[NodeId, BrokerSession] = field(default_factory=dict)
     stops_awaited: dict[NodeId, Offset] = field(default_factory=dict)
     unfences_awaited: dict[NodeId, Offset] = field(default_factory=dict)
+    topics_left: tuple[str, ...] = ()  # to follow from which brokers are active
 
     def is_active(self, node_id: NodeId) -> bool:
         """Whether a broker may lead partitions and be in sync."""
         broker = self.brokers.get(node_id)
-        return broker is not None and not broker.is_fenced and not broker.is_stopping
+        return broker is not None and broker.is_active
 
     def fork(self) -> "ClusterState":
         """A state that changes independently from here on; topics are copied when they change."""
