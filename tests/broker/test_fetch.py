@@ -178,7 +178,7 @@ def test_a_waiting_fetch_wakes_with_the_append(
     with broker.connect() as other:
         other.produce(topic, make_batch())
     assert offsets(wire.receive().responses[0].partitions[0].records) == [5]
-    assert broker.call(lambda: broker.partitions.find(topic, 0).polls) == set()  # type: ignore[union-attr]  # it is there
+    assert broker.call(lambda: broker.partitions.find(topic, 0).polls) == {}  # type: ignore[union-attr]  # it is there
 
 
 def test_min_bytes_count_over_all_partitions(

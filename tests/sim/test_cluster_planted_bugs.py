@@ -12,6 +12,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.quorum import quorum_state_file
 from penstock.broker.quorum.quorum_node import QuorumNode
 from penstock.consensus.replica.leader import InSyncReplicas
+from penstock.errors import ErrorCode, Refused
 from penstock.log.appendable_log import AppendableLog
 from penstock.log.files import replace_file
 from penstock.model import NodeId, Offset
@@ -92,6 +93,20 @@ def note_epochs_at_the_first_append(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AppendableLog, "start_epoch", lambda _log, _epoch: None)
 
 
+def refuse_after_the_append(patch: pytest.MonkeyPatch) -> None:
+    """A batch is in the log when it is refused for too few replicas in sync."""
+    append = Partition.append
+
+    def append_and_refuse(self: Partition, *arguments: Any, **options: Any) -> Any:
+        placed = append(self, *arguments, **options)
+        if not self.has_min_insync:
+            raise Refused(ErrorCode.not_enough_replicas, "refused too late")
+        return placed
+
+    patch.setattr(Partition, "append", append_and_refuse)
+    patch.setattr(Partition, "check_min_insync", lambda _partition: None)
+
+
 # With what finds it sooner than chance does.
 BUGS: dict[Plant, dict[str, Any]] = {
     ignore_proposed_sets: {"faults": ("isolate", "cut_one_way", "crash", "slow_link", "pause")},
@@ -110,6 +125,7 @@ BUGS: dict[Plant, dict[str, Any]] = {
     ignore_min_insync: {"faults": ("isolate", "crash", "lose_power", "pause")},
     answer_before_the_sync: {"faults": ("lose_power", "isolate")},
     leave_votes_unsynced: {"faults": ("lose_power", "isolate")},
+    refuse_after_the_append: {"faults": ("crash", "isolate"), "tries_once": True},
     acknowledge_copies_before_the_sync: {
         "faults": ("lose_all_power",),
         "flushes": True,

@@ -45,7 +45,7 @@ class Listener:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.buffers: BufferPool = BufferPool(SHARED_BYTES)
         self.stats: NetworkStats = NetworkStats()
-        self.connections: set[ClientConnection] = set()
+        self.connections: dict[ClientConnection, None] = {}  # the oldest first
         self._by_host: Counter[str] = Counter()
         self._listening: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -70,14 +70,14 @@ class Listener:
             return False
         self.stats.accepted += 1
         self._by_host[host] += 1
-        self.connections.add(connection)
+        self.connections[connection] = None
         return True
 
     def remove(self, connection: ClientConnection) -> None:
         """A connection was closed."""
         if connection not in self.connections:
             return
-        self.connections.discard(connection)
+        del self.connections[connection]
         host = connection.client.host
         self._by_host[host] -= 1
         if self._by_host[host] == 0:

@@ -57,7 +57,7 @@ class LongPoll(Generic[ResponseT]):
             self._end_offsets[partition] = (
                 partition.log.last_stable_offset if committed_only else None
             )
-            partition.polls.add(self)
+            partition.polls[self] = None
         self._deadline = self._loop.call_later(wait_s, self._end)
 
     def on_readable(self, partition: Partition, size_bytes: int) -> None:
@@ -92,4 +92,4 @@ class LongPoll(Generic[ResponseT]):
         self._stopped = True
         self._deadline.cancel()
         for partition in self._end_offsets:
-            partition.polls.discard(self)
+            partition.polls.pop(self, None)

@@ -31,7 +31,7 @@ class LostBrokers:
     def __init__(self, controller: ActiveController, image: MetadataImage) -> None:
         self._controller = controller
         self._image = image
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def watch(self, client: Client, node_id: NodeId, epoch: int) -> None:
         """This connection brings the heartbeats of a broker."""
@@ -52,8 +52,8 @@ class LostBrokers:
     def _on_closed(self, node_id: NodeId, epoch: int) -> None:
         if self._controller.is_active:
             task = asyncio.get_running_loop().create_task(self._fence_if_gone(node_id, epoch))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
 
     async def _fence_if_gone(self, node_id: NodeId, epoch: int) -> None:
         endpoint = self._image.endpoint(node_id)

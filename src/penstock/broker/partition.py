@@ -107,7 +107,7 @@ class Partition:
         self.followers: list[FollowerListener] = []
         self.on_copy_flushed: Callable[[], None] | None = None  # while this is a follower
         self.truncating: asyncio.Task[None] | None = None  # the last truncation; may be done
-        self.polls: set[Poll] = set()
+        self.polls: dict[Poll, None] = {}  # in the order in which they wait
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
         # By producer: writes whose transaction is being verified, which a marker makes stale
         self.marker_watchers: dict[ProducerId, list[MarkerWatcher]] = {}

@@ -38,6 +38,7 @@ class Options:
     trims: bool = False  # a client removes the oldest records of a topic
     changes_voters: bool = False
     snapshot_bytes: int | None = None  # of metadata, after which a snapshot is written
+    tries_once: bool = False  # a client sends without retries, and knows what was refused
 
     @staticmethod
     def draw(rng: Random) -> Options:
@@ -62,6 +63,7 @@ class Options:
             trims=rng.random() < 0.4,
             changes_voters=brokers == 5,  # of three, no two may be away
             snapshot_bytes=rng.choice((None, 2_000, 10_000)),
+            tries_once=rng.random() < 0.7,
         )
 
 

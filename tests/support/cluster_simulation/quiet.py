@@ -16,6 +16,7 @@ QUIET = {
     "brokers": 3, "partitions": 1, "producers": 1, "transactions": False, "members": 0,
     "flushes": False, "leaves_one_down": False, "most_delay_s": 0.001, "faults": (),
     "trims": False, "changes_voters": False, "snapshot_bytes": None,
+    "tries_once": False,
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ from tests.support.cluster_simulation.clients import (
 from tests.support.cluster_simulation.cluster import Cluster
 from tests.support.cluster_simulation.faults import Faults, Options
 from tests.support.cluster_simulation.network import Delays
+from tests.support.cluster_simulation.one_try import OneTryProducer
 from tests.support.cluster_simulation.world import SimulationError, World
 from tests.support.history import History, check
 
@@ -86,6 +87,13 @@ class Scenario:
             self.cluster, self.history, "tail", partitions=self.partitions, repeats=True
         )
         self.clients: list[Client] = [self.admin, *self.producers, *self.members, self.tail]
+        if self.options.tries_once:
+            self.clients.append(
+                OneTryProducer(
+                    self.cluster, self.history, "one-try", partitions=self.partitions,
+                    flushes=self.options.flushes,
+                )
+            )  # fmt: skip
         hosts = [client.name for client in self.clients]
         self.faults = Faults(self.cluster, self.options, hosts)
 

@@ -284,7 +284,7 @@ class _Waiting:
         self.deferred: Deferred[ProduceResponse] = Deferred(self._on_cancel)
         self._context = context
         self._writes = writes
-        self._left = set(late)
+        self._left = dict.fromkeys(late)
         timeout_s = max(request.timeout_ms, 0) / 1000
         self._timer = asyncio.get_running_loop().call_later(timeout_s, self._on_timeout)
         for write in late:
@@ -297,7 +297,7 @@ class _Waiting:
     def _on_committed(self, write: _Write, refusal: Refused | None) -> None:
         if write not in self._left:
             return  # the response has left: the request timed out
-        self._left.discard(write)
+        del self._left[write]
         if refusal is not None:
             write.refuse(refusal, write.header)
         if not self._left:

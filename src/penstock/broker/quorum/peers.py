@@ -38,7 +38,7 @@ class QuorumPeers:
         self._bootstrap = tuple(bootstrap)
         self._cluster_id = cluster_id
         self._named: dict[NodeId, Address] = {}  # leaders, as replies have named them; few
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._next_bootstrap = 0
         self._is_closed = False
 
@@ -54,8 +54,8 @@ class QuorumPeers:
             return
         exchange = self._exchange(node_id, request, on_reply, on_lost)
         task = asyncio.get_running_loop().create_task(exchange)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def close(self) -> None:
         """Nothing is called any more."""
