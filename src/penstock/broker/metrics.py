@@ -73,6 +73,8 @@ class BrokerMetrics:
         yield rows.LOG_SIZE_BYTES, [((t.name,), sizes.get(t.name, 0)) for t in shown]
         skew = self._survey.skew
         yield rows.PARTITION_SKEW, [((t.name,), skew.get(t.name, 0)) for t in shown]
+        lag = self._survey.result.lag
+        yield rows.REPLICA_LAG, [((t.name,), lag.get(t.name, 0)) for t in shown]
         yield None
         yield from _of_batches(list(topics.values()), self._broker.partitions.deleted_counts)
 

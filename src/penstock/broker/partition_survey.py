@@ -45,7 +45,7 @@ class SurveyResult:
     """What one pass has found."""
 
     __slots__ = (
-        "_ends_before", "added", "ends", "followers", "leaders", "offline", "segments",
+        "_ends_before", "added", "ends", "followers", "lag", "leaders", "offline", "segments",
         "size_bytes", "under_min_isr", "under_replicated",
     )  # fmt: skip
 
@@ -53,6 +53,7 @@ class SurveyResult:
         self._ends_before = ends_before
         self.added: defaultdict[str, AddedRecords] = defaultdict(AddedRecords)  # by topic
         self.size_bytes: defaultdict[str, int] = defaultdict(int)  # by topic
+        self.lag: defaultdict[str, int] = defaultdict(int)  # by topic
         self.ends: dict[Partition, int] = {}  # of the partitions led here
         self.leaders: int = 0
         self.followers: int = 0
@@ -62,8 +63,8 @@ class SurveyResult:
         self.offline: int = 0
 
     def add(self, partition: Partition) -> None:
-        log = partition.log
-        self.size_bytes[partition.topic_partition.topic] += log.size_bytes
+        log, topic = partition.log, partition.topic_partition.topic
+        self.size_bytes[topic] += log.size_bytes
         self.segments += len(log.segments)
         if not partition.is_leader:
             self.followers += 1
@@ -71,7 +72,10 @@ class SurveyResult:
         self.leaders += 1
         end = self.ends[partition] = log.end_offset
         added = end - self._ends_before.get(partition, end)
-        self.added[partition.topic_partition.topic].add(added)
+        self.added[topic].add(added)
+        if partition.in_sync is not None:
+            lag = partition.in_sync.most_lag(log.start_offset, end)
+            self.lag[topic] = max(self.lag[topic], lag)
         leadership = partition.leadership
         self.under_replicated += len(leadership.isr) < len(leadership.replicas)
         self.under_min_isr += not partition.has_min_insync

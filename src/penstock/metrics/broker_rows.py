@@ -114,6 +114,11 @@ ISR_CHANGES: Final[MetricRow] = _counter(
     "Changes of the in-sync replicas of partitions of this broker. direction is shrink or expand.",
     ("direction",),
 )
+REPLICA_LAG: Final[MetricRow] = _gauge(
+    "replica_lag_records",
+    "Records that the follower lacks that lacks most, of a topic's partitions led here.",
+    ("topic",),
+)
 
 # The log.
 LOG_SIZE_BYTES: Final[MetricRow] = _gauge(

@@ -57,6 +57,17 @@ def test_committed_is_what_every_in_sync_replica_has() -> None:
     assert fetch(replicas, THREE, 7, leader_end=10) == 7
 
 
+def test_lag_is_that_of_the_follower_that_lacks_most() -> None:
+    replicas = leader(isr=(ONE, TWO), high_watermark=4)
+    assert replicas.most_lag(Offset(2), Offset(10)) == 8  # THREE may have nothing
+    fetch(replicas, THREE, 7, leader_end=10)
+    assert replicas.most_lag(Offset(2), Offset(10)) == 6  # TWO has what is committed
+    fetch(replicas, TWO, 9, leader_end=10)
+    assert replicas.most_lag(Offset(2), Offset(10)) == 3
+    fetch(replicas, THREE, 10, leader_end=10)
+    assert replicas.most_lag(Offset(2), Offset(10)) == 1
+
+
 def test_the_high_watermark_never_moves_back() -> None:
     replicas = leader(high_watermark=5)
     replicas.on_leader_end(Offset(10))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from penstock.model import NO_OFFSET, LeaderEpoch, Millis, NodeId, Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
 NO_BROKER_EPOCH: Final = -1
 
@@ -122,12 +122,16 @@ class InSyncReplicas:
         ]
         return min((leader_start_offset, *starts))
 
-    def lags(self, leader_end_offset: Offset) -> Mapping[NodeId, int]:
-        """How many records each follower is behind."""
-        return {
-            replica: leader_end_offset - max(follower.end_offset, 0)
+    def most_lag(self, leader_start_offset: Offset, leader_end_offset: Offset) -> int:
+        """How many records the follower lacks that lacks most; at most the whole log.
+
+        Before its first fetch in this epoch, one in sync is known to have what is committed.
+        """
+        ends = [
+            max(follower.end_offset, self.high_watermark if replica in self.isr else NO_OFFSET)
             for replica, follower in self._followers.items()
-        }
+        ]
+        return leader_end_offset - max(leader_start_offset, min(ends, default=leader_end_offset))
 
     # What happened. Each method returns the high watermark that follows.
 
