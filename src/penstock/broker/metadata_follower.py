@@ -19,7 +19,7 @@ from penstock.broker.quorum.snapshot_files import read_snapshot, write_snapshot
 from penstock.consensus.raft import OffsetAndEpoch, VoterSet
 from penstock.coordination.controller import ClusterState
 from penstock.coordination.controller.apply import apply
-from penstock.coordination.controller.codec import read_events, write_event
+from penstock.coordination.controller.codec import read_in_steps, write_event
 from penstock.coordination.controller.snapshot import snapshot_events
 from penstock.errors import Malformed
 from penstock.machine import JournalRecord
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 TURN_S: Final = 0.01  # of work per turn of the event loop
-DECODED_PER_STEP: Final = 100
+DECODED_BYTES_PER_STEP: Final = 20_000  # some 100 records
 SNAPSHOT_BYTES: Final = 20 << 20  # of log since the last one
 SNAPSHOT_INTERVAL_S: Final = 3600.0
 
@@ -189,10 +189,13 @@ class MetadataFollower:
         self._maybe_snapshot()
 
     def _decode(self, pairs: Iterable[Pair], events: list[Event]) -> Iterator[None]:
-        for number, (key, value) in enumerate(pairs, 1):
+        size_bytes = 0
+        for key, value in pairs:
             if key is not None:
-                events += read_events(JournalRecord(key, value))
-            if number % DECODED_PER_STEP == 0:
+                events += yield from read_in_steps(JournalRecord(key, value))
+                size_bytes += len(key) + len(value or b"")
+            if size_bytes >= DECODED_BYTES_PER_STEP:
+                size_bytes = 0
                 yield
 
     def _act(self, changes: Changes) -> Iterator[None]:
