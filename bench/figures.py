@@ -41,15 +41,11 @@ class Figure:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the target is met; None if there is no target or no peer.
-
-        Decided by the ratio as it is shown: no run is exact to a thousandth.
-        """
+        """Whether the target is met, by the exact ratio; None if there is no target or no peer."""
         if not self.target or self.ratio is None:
             return None
         sign, bound = self.target.split()
-        ratio = round(self.ratio, 2)
-        return ratio >= float(bound) if sign == ">=" else ratio <= float(bound)
+        return self.ratio >= float(bound) if sign == ">=" else self.ratio <= float(bound)
 
 
 def report(figures: Iterable[Figure], title: str | None, *, peer: str) -> None:
