@@ -85,7 +85,8 @@ class ControllerClient:
     ) -> ResponseT:
         """The controller's response. NOT_CONTROLLER: there is none now; OSError: it is lost."""
         if self._active.is_active:
-            response: ResponseT = await result_of(self._handle_here(message, request))
+            context = self._own_context(message)
+            response: ResponseT = await result_of(_handle_here(context, request))
             return response
         link = await self._links.connect(self._address(), purpose)
         return await link.call(message, request, timeout_ms=timeout_ms)
@@ -98,7 +99,7 @@ class ControllerClient:
         """A request of this broker itself, decided as a client's would be; also a Deferred."""
         context = self._own_context(message)
         if self._active.is_active:
-            return self._handle_here(message, request)
+            return _handle_here(context, request)
         return self.forward(context, request)
 
     def allocate_producer_ids(self) -> Deferred[object]:
@@ -124,13 +125,6 @@ class ControllerClient:
         client, counts = Client(OWN_HOST, 0), self._broker.counts.by_api[message.api]
         return Context(self._broker, client, "broker", message, version, 0, True, counts)
 
-    def _handle_here(self, message: Message[Any, Any], request: Any) -> Any:
-        context = self._own_context(message)
-        try:
-            return self._broker.api_table.by_key[message.api].handle(context, request)
-        except Refused as refusal:
-            return message.refuse(request, refusal)
-
     def _address(self) -> Address:
         quorum = self._quorum
         leader = None if quorum is None else quorum.raft.leader_id
@@ -153,7 +147,7 @@ class ControllerClient:
     async def _attempt(self, context: Context, request: Any) -> Any:
         message = context.message
         if self._active.is_active:
-            return await result_of(self._handle_here(message, request))
+            return await result_of(_handle_here(context, request))
         try:
             link = await self._links.connect(self._address(), Purpose.CONTROLLER)
         except FAILURES as failure:
@@ -205,6 +199,14 @@ def controller_id(broker: Broker) -> int:
     if leader is not None and broker.cluster.endpoint(leader) is not None:
         return leader
     return broker.settings.node_id
+
+
+def _handle_here(context: Context, request: Any) -> Any:
+    """This broker is the active controller: decide the request, with its client's name."""
+    try:
+        return context.broker.api_table.by_key[context.message.api].handle(context, request)
+    except Refused as refusal:
+        return context.message.refuse(request, refusal)
 
 
 def _packed_host(host: str) -> bytes:

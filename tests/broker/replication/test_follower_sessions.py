@@ -46,7 +46,7 @@ class Leader:
             partitions=SimpleNamespace(topic=lambda _key: topic),
             in_sync_changes=SimpleNamespace(on_replica_fetch=lambda _partition: None),
             steady_clock=lambda: Millis(0),
-            cluster=SimpleNamespace(state=SimpleNamespace(brokers=dict.fromkeys((1, 2, 3, 4)))),
+            cluster=SimpleNamespace(state=SimpleNamespace(brokers=dict.fromkeys((1, 2, 3, 4, 5)))),
         )
 
     def append(self) -> None:
@@ -54,12 +54,18 @@ class Leader:
         self.partition.append(batch, read_header(batch), now=Millis(0))
 
     def fetch(
-        self, follower: int, offset: int | None = None, *, wait_ms: int = LONG_MS
+        self,
+        follower: int,
+        offset: int | None = None,
+        *,
+        wait_ms: int = LONG_MS,
+        leader_epoch: int = 1,
     ) -> Deferred[FetchResponse]:
         """A follower's next fetch, which names the partition if it has come further."""
         epoch = self._epochs.get(follower, 0)
         self._epochs[follower] = epoch + 1
-        named = [] if offset is None else [FetchPartition(0, 1, offset, partition_max_bytes=10_000)]
+        partition = FetchPartition(0, leader_epoch, offset or 0, partition_max_bytes=10_000)
+        named = [] if offset is None else [partition]
         request = FetchRequest(
             wait_ms,
             1,
@@ -185,6 +191,8 @@ def test_only_a_broker_with_a_replica_reads_what_is_not_committed(run: Callable[
     async def scenario(leader: Leader) -> None:
         leader.append()
         row = row_of(leader.fetch(4, 0))
+        assert (row.error_code, row.records) == (ErrorCode.unknown_leader_epoch, b"")
+        row = row_of(leader.fetch(5, 0, leader_epoch=-1))
         assert (row.error_code, row.records) == (ErrorCode.not_leader_or_follower, b"")
 
     run(scenario)

@@ -234,8 +234,7 @@ class FollowerSession:
                 self._broker, position.topic, position.index, position.leader_epoch
             )
             if self._replica_id not in partition.leadership.replicas:
-                message = f"broker {self._replica_id} has no replica of this partition"
-                raise Refused(ErrorCode.not_leader_or_follower, message)
+                raise self._not_a_replica(position)
             diverging = self._count(position, partition)
         except Refused as refusal:
             return self._refused(position, refusal)
@@ -265,6 +264,12 @@ class FollowerSession:
             return None
         position.is_answered = len(records) > 0
         return FetchedPartition(position.index, ErrorCode.none, *_offsets(partition), records)
+
+    def _not_a_replica(self, position: FollowerPosition) -> Refused:
+        """With an epoch that this leader is in, one of both does not know the replicas yet."""
+        knows_epoch = position.leader_epoch >= 0
+        code = ErrorCode.unknown_leader_epoch if knows_epoch else ErrorCode.not_leader_or_follower
+        return Refused(code, f"broker {self._replica_id} has no replica of this partition")
 
     def _count(self, position: FollowerPosition, partition: Partition) -> DivergingEpoch | None:
         """Tell the partition how far the follower is, if its history is the same."""
