@@ -107,8 +107,8 @@ def kill_two_in_turn(rounds: Rounds, number: int) -> None:
     if number % 2:
         rounds.load.wait_in_sync()
     second = rounds.others(first)[number % 4 // 2]
-    rounds.cluster.kill(second)
-    time.sleep(1)
+    rounds.fail(lambda: rounds.cluster.kill(second))
+    rounds.load.wait_for_progress()
     rounds.restart(second)
 
 
@@ -235,19 +235,22 @@ def stop_in_order(rounds: Rounds, number: int) -> None:
 
 
 class Fault(NamedTuple):
-    """What happens to which cluster, and how soon metadata changes again."""
+    """What happens to which cluster, how soon metadata changes again, and what clients notice."""
 
     cluster: Callable[[], AbstractContextManager[EmbeddedCluster]]
     happen: Callable[[Rounds, int], None]
-    change_s_max: float = 30.0  # far above what is expected
+    change_s_max: float = CHANGE_S_MAX  # the longest of all rounds
+    is_unnoticed: bool = False  # no application has to handle anything
 
 
+# After each kill. Two voters are left: if each votes for itself, they vote again, which takes
+# 0.3 to 0.6 s. That is included; a client's backoff is not, because this one has none.
 KILL_S_MAX = 1.5
 FAULTS = {
     "kill-leader": Fault(three_processes, kill_a_leader, KILL_S_MAX),
     "kill-leader-and-controller": Fault(three_processes, kill_leader_and_controller, KILL_S_MAX),
     "kill-two-in-turn": Fault(three_processes, kill_two_in_turn, KILL_S_MAX),
-    "stop": Fault(three_processes, stop_in_order),
+    "stop": Fault(three_processes, stop_in_order, is_unnoticed=True),
     "pause": Fault(three_processes, pause_a_broker),
     "slow-link": Fault(three_processes, slow_a_link),
     "full-disk": Fault(three_small_disks, fill_a_disk),
@@ -262,7 +265,7 @@ FAULTS = {
 def test_nothing_acknowledged_is_lost_duplicated_or_torn(
     fault: str, rounds: int, kafka_libs: Path, tmp_path: Path
 ) -> None:
-    make_cluster, happen, change_s_max = FAULTS[fault]
+    make_cluster, happen, change_s_max, is_unnoticed = FAULTS[fault]
     with make_cluster() as cluster:
         with Load(cluster, kafka_libs) as load:
             running = Rounds(cluster, load)
@@ -270,7 +273,7 @@ def test_nothing_acknowledged_is_lost_duplicated_or_torn(
                 happen(running, number)
                 load.wait_for_progress()
                 load.wait_in_sync()
-        problems = load.problems()
+        problems = load.problems() + (load.interruptions() if is_unnoticed else [])
         after_s = running.changes_after_s()
         print(f"{fault}, {rounds} rounds: {load.summary()}")  # noqa: T201 - the result of the run
         print(f"retried: {load.reports()}")  # noqa: T201 - as above
@@ -284,5 +287,4 @@ def test_nothing_acknowledged_is_lost_duplicated_or_torn(
             load.history.save(tmp_path / "history.jsonl")
         assert problems == []
         assert len(after_s) == len(running.failed_at)
-        assert median(after_s or [0]) < change_s_max
-        assert max(after_s, default=0) < CHANGE_S_MAX
+        assert max(after_s, default=0) < change_s_max

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from tests.support.cluster_load.final_state import (
 )
 from tests.support.cluster_load.java_clients import JavaClients
 from tests.support.cluster_load.members import Member
+from tests.support.cluster_load.once import OnceWriter
 from tests.support.cluster_load.writers import PARTITIONS, TransactionalWriter, Writer
 from tests.support.history import History, Outcome, check
 
@@ -48,6 +51,7 @@ class Load:
         self._writers: list[Client] = [
             Writer("writer", *where, EVENTS),
             TransactionalWriter("transactions", *where, LEDGER),
+            OnceWriter("once", *where, LEDGER),
         ]
         self._members = [
             Member(
@@ -76,7 +80,11 @@ class Load:
         self._java.start()
         for client in self._clients:
             client.start()
-        self.wait_for_progress()
+        try:
+            self.wait_for_progress()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
         return self
 
     def __exit__(
@@ -131,12 +139,23 @@ class Load:
             *self._java.errors,
         ]
 
+    def interruptions(self) -> list[str]:
+        """What applications had to handle: transactions that were aborted, clients replaced.
+
+        A commit that a rebalance refuses is none: members of these groups leave and return.
+        """
+        seen = re.compile(r" (aborted|replaced|uncommitted): (?!.*(Rebalance|CommitFailed))")
+        return [f"{count} x {note}" for note, count in self._notes().items() if seen.search(note)]
+
     def reports(self) -> dict[str, int]:
         """What clients had to retry, or gave up."""
+        return dict(self._notes().most_common(12))
+
+    def _notes(self) -> Counter[str]:
         notes = Counter(self._java.notes)
         for client in self._clients:
             notes.update({f"{client.name} {note}": n for note, n in client.notes.items()})
-        return dict(notes.most_common(12))
+        return notes
 
     def problems(self) -> list[str]:
         """What was lost, duplicated, torn or refused without reason."""
