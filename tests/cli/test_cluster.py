@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # undeclared
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
 from penstock.cli.cluster_report import led_by_others, problem_counts, problems, under_replicated
@@ -103,9 +105,48 @@ def roles(bootstrap: str, *words: str) -> dict[int, str]:
     return {each["replica"]: each["role"] for each in replicas}
 
 
-@pytest.mark.timeout(240)
-def test_a_single_broker_grows_by_brokers_that_join_and_get_votes(tmp_path: Path) -> None:
+BEFORE = [b"event %d" % number for number in range(20)]
+COMMITTED = 7
+
+
+def use(bootstrap: str) -> None:
+    """A topic with records, and a group that has committed an offset."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in BEFORE:
+        producer.produce("kept", value, partition=0)
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers"})
+    consumer.commit(offsets=[TopicPartition("kept", 0, COMMITTED)], asynchronous=False)
+    consumer.close()
+
+
+def check_use(bootstrap: str) -> None:
+    """What `use` left is there."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers"})
+    (row,) = consumer.committed([TopicPartition("kept", 0)], timeout=60)
+    assert row.offset == COMMITTED
+    consumer.assign([TopicPartition("kept", 0, 0)])
+    values: list[bytes | None] = []
+    give_up_at = time.monotonic() + 60
+    while len(values) < len(BEFORE) and time.monotonic() < give_up_at:
+        values += [each.value() for each in consumer.consume(100, 1.0) if each.error() is None]
+    consumer.close()
+    assert values == BEFORE
+
+
+def replicas(bootstrap: str, topic: str) -> set[int]:
+    """How many replicas its partitions have."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    return {len(each.replicas) for each in partitions.values()}
+
+
+@pytest.mark.timeout(300)
+def test_a_single_broker_with_data_grows_by_brokers_that_join_and_get_votes(
+    tmp_path: Path,
+) -> None:
     first = EmbeddedBroker(tmp_path / "1").start()
+    use(first.bootstrap)
     others = [
         EmbeddedBroker(
             options=BrokerOptions(
@@ -126,6 +167,17 @@ def test_a_single_broker_grows_by_brokers_that_join_and_get_votes(tmp_path: Path
         first.kill()
         left = ",".join(other.bootstrap for other in others)
         until(lambda: "leader" in roles(left).values())
+        first.restart()
+        check_use(left)
+        run_alter = ["cluster", "alter", "-b", left]
+        for setting in ("default.replication.factor=3", "min.insync.replicas=2"):
+            run_alter += ["-c", setting]
+        assert CliRunner().invoke(build(["cluster"]), run_alter).exit_code == 0
+        admin = AdminClient({"bootstrap.servers": left})
+        admin.create_topics([NewTopic("new", num_partitions=1)])["new"].result(60)
+        assert replicas(left, "new") == {3}
+        assert replicas(left, "kept") == replicas(left, "__consumer_offsets") == {1}
+        use(left)
     finally:
         for broker in (first, *others):
             broker.halt(hand_over=False)
