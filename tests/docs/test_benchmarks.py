@@ -58,6 +58,16 @@ def test_a_run_of_one_benchmark_keeps_the_results_of_the_others(
     assert list(results) == ["log", "serde"]
 
 
+@pytest.mark.parametrize(
+    ("ours", "target", "is_met"),
+    [(3.0, "<= 1.0", True), (3.003, "<= 1.0", False), (2.997, ">= 1.0", False)],
+)
+def test_a_target_that_is_missed_by_little_is_missed(
+    ours: float, target: str, is_met: bool
+) -> None:
+    assert Figure("paused", ours, 3.0, "s", target, peer_name=LIMIT).is_met is is_met
+
+
 def test_a_failed_benchmark_fails_the_run_and_keeps_the_other_results(
     run: Callable[..., int], tmp_path: Path
 ) -> None:
