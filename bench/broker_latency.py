@@ -2,54 +2,49 @@
 
 A pause of the host shows in every percentile, and rounds differ by several times. So each load runs
 several times, in turns with the peer and with a minimal server without log and disk
-(`bench.floor`). The result is the median of each percentile over the rounds in which the host took
-little time (`bench.host`); the notes list all of these rounds.
+(`bench.kafka_floor`), all with the same client. It serves no consumers: the floor of end to end is
+the acknowledgement at the same rate, which crosses the network as often. The result is the median
+of each percentile over the rounds in which the host took little time (`bench.host`); the notes list
+all of these rounds.
 """
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
 
 from bench.figures import Figure, report
-from bench.floor import bare_server, run_load
 from bench.host import Round, calm, timed
+from bench.kafka_floor import bare_broker
 from bench.peers import both_servers, make_topic
 from tests.support.apache_kafka import VERSION
 
 ACKNOWLEDGED = ("--count", "10000")
-END_TO_END = ("--count", "80000", "--size", "100", "--end-to-end")
-ANSWER_BYTES = 100
+END_TO_END = ("--count", "80000", "--size", "100")
+TOPIC = "latency"
+PARTITIONS = 4
 ROUNDS = 9
 
 
 def measure() -> Iterator[Figure]:
     """p50 and p99 of both servers, and of the floor."""
-    with both_servers() as servers, bare_server(ANSWER_BYTES) as (bare_url, _):
+    with both_servers() as servers, bare_broker(TOPIC, PARTITIONS) as bare:
         for server in servers:
-            make_topic(server.bootstrap, "latency", partitions=4)
+            make_topic(server.bootstrap, TOPIC, partitions=PARTITIONS)
             run(server.bootstrap, "--rate", "5000", "--count", "30000")  # warm-up: ignored
-        for name, rate, options in (
-            ("acknowledged at 1 000/s", 1_000, ACKNOWLEDGED),
-            ("end to end at 10 000/s", 10_000, END_TO_END),
+        places = [server.bootstrap for server in servers]
+        for name, rate, options, until in (
+            ("acknowledged at 1 000/s", 1_000, ACKNOWLEDGED, ()),
+            ("end to end at 10 000/s", 10_000, END_TO_END, ("--end-to-end",)),
         ):
-            places = [server.bootstrap for server in servers]
-            floor, ours, *peers = by_turns(loads_at(rate, bare_url, places, *options))
+            load = ("--rate", str(rate), *options)
+            floor, ours, *peers = by_turns(
+                [partial(run, bare, *load), *(partial(run, at, *load, *until) for at in places)]
+            )
             for percentile in ("p50", "p99"):
                 yield compared(f"{name}, {percentile}", f"{percentile}_ms", floor, ours, *peers)
-
-
-def loads_at(
-    rate: int, bare_url: str, bootstraps: Iterable[str], *options: str
-) -> list[Callable[[], dict[str, float]]]:
-    """The loads that take turns: the floor, then each server."""
-    per_second = ("--rate", str(rate))
-    return [
-        partial(run_load, bare_url, [1], *per_second, own_core=False),
-        *(partial(run, bootstrap, *per_second, *options) for bootstrap in bootstraps),
-    ]
 
 
 def compared(
@@ -93,7 +88,7 @@ def listed(values: list[float]) -> str:
 
 def run(bootstrap: str, *options: str) -> dict[str, float]:
     """Run one latency load in its own process."""
-    command = [sys.executable, "-m", "bench.load", "latency", "--topic", "latency", "--acks", "all"]
+    command = [sys.executable, "-m", "bench.load", "latency", "--topic", TOPIC, "--acks", "all"]
     done = subprocess.run(
         [*command, "--bootstrap", bootstrap, *options],
         stdout=subprocess.PIPE,

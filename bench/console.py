@@ -147,7 +147,7 @@ def registry(url: str) -> Figure:
     with_tails, without = (float(np.percentile(each, 99)) for each in (tailed, alone))
     return Figure(
         f"registry p99 with {TAILS} open tails", with_tails, without, "ms", RATIO,
-        peer_name="without tails",
+        peer_name="without tails", floor=without,
     )  # fmt: skip
 
 

@@ -20,8 +20,9 @@ LIMIT: Final = "limit"  # as the name of a peer: the figure is compared with a f
 class Figure:
     """One comparison. `target` is the required ratio (">= 1.1", "<= 0.6") or empty.
 
-    `floor` belongs to a latency: that of a minimal server in the same run (`bench.floor`), which
-    is the machine's share. A peer that did not keep up with the load has no latency to compare.
+    `floor` belongs to a latency: that of a minimal server with the same client in the same run
+    (`bench.floor`, `bench.kafka_floor`), which is the share of machine and client. A
+    peer that did not keep up with the load has no latency to compare.
     """
 
     name: str

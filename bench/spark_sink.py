@@ -6,20 +6,25 @@ each micro-batch in one transaction; Spark's sink is at least once. One session 
 and the best round of each is the result; CPU is that of the driver and all its child processes.
 Both are configured for such rows: Spark's producer with a linger and a buffer for its batches,
 Penstock's with batches to Python that are cut by rows alone (docs/how-to/spark-sink.md, "What it
-costs"). The environment variable ROWS has the number of rows, by default 4 million.
+costs"). The environment variable ROWS has the number of rows, by default 4 million. The note of a
+small micro-batch has the steps that Spark reports for it, and the requests of Penstock's driver.
 """
 
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from statistics import median
+from typing import Any, TypeAlias
+from unittest.mock import patch
 
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.figures import Figure, report
 from bench.memory import SettledMemory
@@ -31,6 +36,7 @@ from bench.peers import (
     make_topic,
     penstock,
 )
+from penstock.link.blocking import BlockingCluster
 from penstock.spark import WriteRequest, exactly_once, session
 from tests.support.spark_jars import spark_jars
 
@@ -42,7 +48,8 @@ ROUNDS = 3
 WARM_ROWS = 400_000  # the JVM compiles during them
 BATCH_BYTES = "200000"
 SMALL_ROWS = 1_000
-Write: TypeAlias = Callable[[DataFrame, str, str, Path], None]
+Write: TypeAlias = Callable[[DataFrame, str, str, Path], StreamingQuery]
+STEPS = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
 NO_LIMIT = str(2**31 - 1)  # bytes: with this value Spark does not measure its batches
 NARROW_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": NO_LIMIT}
 PRODUCER = {"batch.size": BATCH_BYTES, "linger.ms": "20", "buffer.memory": "67108864"}
@@ -93,6 +100,7 @@ class Bench:
         self._memory = memory
         self._has_peer = has_peer
         self._runs = 0
+        self._steps: dict[Write, str] = {}  # of the last run
         self._large = self._input("large", ROWS)
         self._warm = self._input("warm", min(WARM_ROWS, ROWS))
         self._small = self._input("small", SMALL_ROWS * FILES)
@@ -139,7 +147,7 @@ class Bench:
             f"micro-batch of {SMALL_ROWS} rows into {name}",
             *_with_peer([wall / FILES * 1e3 for wall in small_walls]),
             "ms",
-            note="with the start of the query",
+            note="with the start of the query; " + " | ".join(self._steps[way] for way in ways),
         )
 
     def _rounds(
@@ -169,31 +177,61 @@ class Bench:
         )
         self._memory.settle()
         cpu, start = _cpu_seconds(), time.perf_counter()
-        write(frame, bootstrap, topic, self._folder / f"checkpoint-{self._runs}")
+        with _driver_requests() as requests_s:
+            query = write(frame, bootstrap, topic, self._folder / f"checkpoint-{self._runs}")
+            query.awaitTermination()
         taken = time.perf_counter() - start, _cpu_seconds() - cpu
+        self._steps[write] = _steps_text(query, sum(requests_s))
         delete_topic(bootstrap, topic)
         return taken
 
-    def _ours(self, frame: DataFrame, bootstrap: str, topic: str, checkpoint: Path) -> None:
+    def _ours(
+        self, frame: DataFrame, bootstrap: str, topic: str, checkpoint: Path
+    ) -> StreamingQuery:
         kafka = {"batch.size": str(BATCH_BYTES)}
         sink = exactly_once(WriteRequest(topic, bootstrap=bootstrap, kafka=kafka))
-        query = (
+        return (
             frame.writeStream.foreachBatch(sink)
             .option("checkpointLocation", str(checkpoint))
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination()
 
-    def _theirs(self, frame: DataFrame, bootstrap: str, topic: str, checkpoint: Path) -> None:
+    def _theirs(
+        self, frame: DataFrame, bootstrap: str, topic: str, checkpoint: Path
+    ) -> StreamingQuery:
         writer = frame.writeStream.format("kafka").option("topic", topic)
         writer = writer.option("kafka.bootstrap.servers", bootstrap)
         for name, value in PRODUCER.items():
             writer = writer.option(f"kafka.{name}", value)
-        query = (
+        return (
             writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         )
-        query.awaitTermination()
+
+
+@contextmanager
+def _driver_requests() -> Iterator[list[float]]:
+    """The seconds of each operation of Penstock's driver with the brokers."""
+    seconds: list[float] = []
+    run = BlockingCluster.run
+
+    def timed(cluster: BlockingCluster, operation: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return run(cluster, operation)
+        finally:
+            seconds.append(time.perf_counter() - start)
+
+    with patch.object(BlockingCluster, "run", timed):
+        yield seconds
+
+
+def _steps_text(query: StreamingQuery, requests_s: float) -> str:
+    """The median of each step over the micro-batches, in milliseconds."""
+    batches = [each.durationMs for each in query.recentProgress if "addBatch" in each.durationMs]
+    steps = [f"{step} {median(each.get(step, 0) for each in batches):.0f}" for step in STEPS]
+    requests_ms = requests_s * 1000 / max(len(batches), 1)
+    return ", ".join([*steps, *([f"requests {requests_ms:.0f}"] if requests_s else [])])
 
 
 def _with_peer(figures: list[float]) -> tuple[float, float | None]:

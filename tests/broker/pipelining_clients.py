@@ -5,7 +5,6 @@ python pipelining_clients.py PORT polite FRAME_FILE SECONDS        prints latenc
 """
 
 import json
-import os
 import selectors
 import socket
 import struct
@@ -62,7 +61,6 @@ if __name__ == "__main__":
     given_port, role, path, amount = sys.argv[1:]
     request = Path(path).read_bytes()
     if role == "greedy":
-        os.nice(10)  # the broker is measured, not the scheduler
         flood(int(given_port), request, int(amount))
     else:
         sys.stdout.write(json.dumps(ask_politely(int(given_port), request, float(amount))))

@@ -9,12 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from confluent_kafka import Producer
 
 import bench.__main__ as benches
 from bench.charts import bench_chart, overview_chart
 from bench.figures import LIMIT, Figure
 from bench.floor import bare_server, latency_limit_ms
+from bench.kafka_floor import bare_broker
+from bench.latency import kept_up
 from bench.overview import OVERVIEW, OverviewLine
 
 FASTER = Figure("append <1 kB>", 30.0, 10.0, "MB/s", ">= 2.0")
@@ -222,3 +226,32 @@ def test_the_minimal_server_sends_the_same_bytes_for_every_request() -> None:
             while len(received) < len(expected):
                 received += connection.recv(1000)
     assert received == expected
+
+
+@pytest.mark.parametrize("compressed", ["none", "lz4"])
+def test_the_minimal_broker_acknowledges_what_librdkafka_sends(compressed: str) -> None:
+    errors: list[object] = []
+    with bare_broker("latency", 4) as bootstrap:
+        settings = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0}
+        producer = Producer({**settings, "compression.type": compressed})
+        for number in range(100):
+            producer.produce(
+                "latency", bytes(number * 100), partition=number % 4,
+                on_delivery=lambda error, message: errors.append(error or message.partition()),
+            )  # fmt: skip
+        assert producer.flush(20) == 0
+    assert sorted(map(str, errors)) == sorted(str(number % 4) for number in range(100))
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "is_in_time"),
+    [
+        ([1.0] * 990 + [900.0] * 10, True),  # a pause
+        (list(range(1000)), False),  # it grows
+        ([20.0] * 900 + [150.0] * 100, False),  # at the end
+        ([360.0] * 850 + [1.0] * 150, False),  # behind most of the time
+    ],
+)
+def test_a_server_with_a_backlog_did_not_keep_up(waits_ms: list[float], is_in_time: bool) -> None:
+    waits_ns = np.array(waits_ms) * 1e6
+    assert kept_up(waits_ns, float(np.median(waits_ms)) / 1000) == is_in_time

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ RECORD_BYTES = 50_000
 SEGMENT_BYTES = 1 << 20
 SEGMENT_RECORDS = 20
 RECORDS = 50
+LENGTH_AT = 8  # of a batch, after its base offset
+LENGTH = struct.Struct(">i")
 
 
 @pytest.fixture
@@ -112,3 +115,27 @@ def test_a_consumer_gets_an_error_where_a_closed_segment_was_truncated(
     lines = [line for line in capfd.readouterr().err.splitlines() if "lost-0" in line]
     assert len(lines) == 1, lines
     assert "was closed with" in lines[0]
+
+
+@pytest.mark.parametrize("length", [0, -1, 1 << 30])
+def test_a_consumer_gets_an_error_at_a_batch_with_a_wrong_length(
+    broker: EmbeddedBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], length: int
+) -> None:
+    broker.halt()
+    first = min((tmp_path / "lost-0").glob("*.log"))
+    with first.open("r+b") as file:
+        file.seek(LENGTH_AT)
+        batch_bytes = LENGTH_AT + LENGTH.size + LENGTH.unpack(file.read(LENGTH.size))[0]
+        file.seek(3 * batch_bytes + LENGTH_AT)  # all batches are of one size
+        file.write(LENGTH.pack(length))
+    capfd.readouterr()
+    broker.start()
+    with wire_to(broker) as wire:
+        for offset in range(3):
+            row = wire.fetch("lost", offset, partition_max_bytes=RECORD_BYTES)
+            assert row.error_code == ErrorCode.none
+        for _ in range(2):
+            assert read_all(wire, "lost") == ErrorCode.corrupt_message
+        assert read_all(wire, "whole") == RECORDS
+    lines = [line for line in capfd.readouterr().err.splitlines() if "lost-0" in line]
+    assert len(lines) == 1, lines

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 import httpx
+import psutil
 import pytest
 
 from penstock.node.http_process import HttpOptions, command_line
@@ -54,6 +55,13 @@ def node_class() -> type[Node]:
     return Node
 
 
+def connections_to(nodes: list[Node]) -> list[Any]:
+    """What this process has not closed."""
+    ports = {int(node.url.rpartition(":")[2]) for node in nodes if node.url}
+    mine = psutil.Process().net_connections("tcp")
+    return [each for each in mine if each.raddr and each.raddr.port in ports]
+
+
 StartNode: TypeAlias = Callable[..., Node]
 
 
@@ -78,9 +86,10 @@ def start_node(broker: Platform) -> Iterator[StartNode]:
         return node.wait_ready() if wait else node
 
     yield start
+    assert connections_to(nodes) == [], "tests left connections to a registry open"
     for node in nodes:
         if node.process.returncode is None:
-            node.end()
+            assert node.end() == 0
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ CPU_S_MAX = 1.0
 MANY_CPU_S_MAX = 2.0  # of many cases, on a busy machine
 LARGE_CPU_S_MAX = 4.0  # schemas as large as a registry stores, on a busy machine
 PEAK_MB_MAX = 100
+LARGE_PEAK_MB_MAX = 200  # of which most is the two parsed schemas
 CHARACTERS_MAX = 1 << 20
 
 
@@ -29,12 +30,14 @@ def costs(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def exceeding(checks: list[dict[str, Any]], cpu_s_max: float) -> list[dict[str, Any]]:
+def exceeding(
+    checks: list[dict[str, Any]], cpu_s_max: float, peak_mb_max: float = PEAK_MB_MAX
+) -> list[dict[str, Any]]:
     return [
         check
         for check in checks
         if check["cpu_s"] > cpu_s_max
-        or check["peak_mb"] > PEAK_MB_MAX
+        or check["peak_mb"] > peak_mb_max
         or (check["check"] == "registry_check" and check["characters"] > CHARACTERS_MAX)
     ]
 
@@ -60,7 +63,7 @@ def test_many_more_random_schemas_stay_within_the_budget(language: str, seed: in
 @pytest.mark.timeout(900)
 def test_large_and_hostile_schemas_stay_within_the_budget() -> None:
     checks = costs("named", "0", "0")
-    assert exceeding(checks, LARGE_CPU_S_MAX) == []
+    assert exceeding(checks, LARGE_CPU_S_MAX, LARGE_PEAK_MB_MAX) == []
     first = {check["case"]: check["first"] for check in checks}
     assert first["avro 40 levels"] == "TYPE_MISMATCH"
     assert first["avro 40 levels that refer back"] == "TYPE_MISMATCH"

@@ -238,6 +238,42 @@ def test_a_stream_by_format_is_written_once_if_its_last_batch_is_repeated(
     assert sorted(values) == list(range(100))
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_streams_by_format_under_one_name_fail_and_are_written_once_when_they_run_again(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, batches = make_topic(2), 5
+    names = ("first", "second")
+    for name in names:
+        for number in range(batches):
+            path = tmp_path / name / f"{number}.txt"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"{name}-{number}-a\n{name}-{number}-b\n")
+
+    def start(name: str) -> StreamingQuery:
+        lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path / name))
+        packed = record_batches(lines, WriteRequest(topic, bootstrap=bootstrap))
+        writer = packed.writeStream.format("penstock").option("query", topic)
+        writer = writer.option("kafka.bootstrap.servers", bootstrap)
+        writer = writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{name}"))
+        return writer.trigger(availableNow=True).start()
+
+    running = {name: start(name) for name in names}
+    failures = 0
+    while running:
+        for name, query in list(running.items()):
+            try:
+                if query.awaitTermination(1):
+                    del running[name]
+            except StreamingQueryException:
+                failures += 1
+                running[name] = start(name)
+    assert failures > 0, "they did not meet"
+    expected = [f"{name}-{n}-{row}" for name in names for n in range(batches) for row in "ab"]
+    assert sorted(each.value().decode() for each in committed(bootstrap, topic)) == sorted(expected)
+
+
 def test_a_frame_that_is_not_a_micro_batch_is_refused(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic
 ) -> None:

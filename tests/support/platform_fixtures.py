@@ -5,7 +5,9 @@ as a batch.
 """
 
 import json
+import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +30,7 @@ from tests.support.apache_kafka import PeerUnavailableError, fetch_libraries
 
 MakeTopic: TypeAlias = Callable[..., str]
 WRITER_ID = SchemaId(1)
+CLOSED_WITHIN_S = 10
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +74,26 @@ def make_topic(penstock: Platform) -> MakeTopic:
     return make
 
 
+class CountingServer(ThreadingHTTPServer):
+    """Knows which of its connections are open."""
+
+    daemon_threads = True
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.connections: set[Any] = set()
+        super().__init__(("127.0.0.1", 0), handler)
+
+    def process_request(
+        self, request: socket.socket | tuple[bytes, socket.socket], client: Any
+    ) -> None:
+        self.connections.add(request)
+        super().process_request(request, client)
+
+    def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
+        super().shutdown_request(request)
+        self.connections.discard(request)
+
+
 class CountingRegistry:
     """A registry of fixed responses that counts requests; it can be made to fail."""
 
@@ -92,8 +115,7 @@ class CountingRegistry:
             def log_message(self, _format: str, *_args: object) -> None:
                 """Silent."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = CountingServer(Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -116,9 +138,14 @@ class CountingRegistry:
         request.wfile.write(response_body)
 
     def stop(self) -> None:
+        self.gate.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        until = time.monotonic() + CLOSED_WITHIN_S
+        while self._server.connections and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not self._server.connections, "the registry stopped and left connections open"
 
 
 @pytest.fixture

@@ -275,7 +275,11 @@ class Segment:
             raise self._corrupt(position)
         if size_bytes + _OFFSETS.size <= len(view):
             next_base, next_length, _ = _OFFSETS.unpack_from(view, size_bytes)
-            if next_base < following or next_length < _LENGTH_MIN:
+            # The very next offset: this length is right, even if the next batch is corrupt.
+            is_next = next_base == following or (
+                next_base > following and next_length >= _LENGTH_MIN
+            )
+            if not is_next:
                 raise self._corrupt(position)
         return size_bytes, Offset(following)
 
@@ -289,7 +293,9 @@ class Segment:
             if at + length + LOG_OVERHEAD_BYTES > size_bytes:
                 break
             if length < _LENGTH_MIN:
-                raise self._corrupt(position + at)
+                if at == 0:
+                    raise self._corrupt(position)
+                break  # those before it can be read
             at += length + LOG_OVERHEAD_BYTES
             following = base_offset + last_offset_delta + 1
         return at, Offset(following)
