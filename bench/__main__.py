@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from bench.charts import bench_chart, overview_chart, shown
-from bench.figures import LIMIT, Figure, ratio_text, target_text
+from bench.figures import LIMIT, Figure, ratio_text, remark_text
 from bench.remarks import REMARKS
 
 HERE: Final = Path(__file__).parent
@@ -226,7 +226,7 @@ def _row(figure: Figure, peers: Sequence[str], with_floor: bool) -> str:
     floor = "" if figure.floor is None else shown(figure.floor)
     cells = [figure.name, shown(figure.ours), peer, ratio_text(figure), figure.unit, figure.target]
     cells += [floor] if with_floor else []
-    cells.append(target_text(figure))
+    cells.append(remark_text(figure))
     return f"| {' | '.join(cells)} |"
 
 

@@ -73,6 +73,11 @@ def target_text(figure: Figure) -> str:
     return {None: "", True: "met", False: "missed"}[figure.is_met]
 
 
+def remark_text(figure: Figure) -> str:
+    """Whether the target is met, and what else is to be said."""
+    return "; ".join(filter(None, (target_text(figure), figure.note)))
+
+
 def as_table(figures: Iterable[Figure], title: str | None) -> Table:
     """The figures as a table for the terminal."""
     table = Table(title=(title or "").strip().splitlines()[0] if title else None)
@@ -87,6 +92,6 @@ def as_table(figures: Iterable[Figure], title: str | None) -> Table:
             figure.unit,
             figure.target,
             "" if figure.floor is None else f"{figure.floor:,.4g}",
-            target_text(figure) or figure.note,
+            remark_text(figure),
         )
     return table

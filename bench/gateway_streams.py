@@ -33,6 +33,7 @@ LATENCY_EVENTS = 10_000
 LATENCY_STREAMS = 100
 EVENT_BYTES = 100  # with its frame, approximately
 LIMIT_MS = 20.0
+SWITCH_MS = 100.0  # to stop sending, and to go on
 STALLED = 200
 RESUMED = 50
 STOPPED = 20
@@ -147,6 +148,10 @@ def latency(bootstrap: str, url: str) -> Iterator[Figure]:
         note="peer: one consumer in the process that produces", floor=floor["p50_ms"],
     )  # fmt: skip
     yield Figure(
+        f"{name}, p99, against {LIMIT_MS:g} ms whatever the machine", measured["p99_ms"], LIMIT_MS,
+        "ms", "<= 1.0", note, LIMIT,
+    )  # fmt: skip
+    yield Figure(
         f"{name}, p99", measured["p99_ms"], latency_limit_ms(floor["p99_ms"], LIMIT_MS), "ms",
         "<= 1.0", note, LIMIT, floor["p99_ms"],
     )  # fmt: skip
@@ -203,11 +208,12 @@ def stalled(bootstrap: str, url: str, pid: int) -> Iterator[Figure]:
         peer_name="the same without them",
     )  # fmt: skip
     for name, times_ms in (
-        ("sending stops after a client stops reading, p90", stops_ms),
-        ("a stalled stream is sent new events after its client reads again, p90", resumes_ms),
+        ("sending stops after a client stops reading", stops_ms),
+        ("a stalled stream is sent new events after its client reads again", resumes_ms),
     ):
-        p90 = float(np.percentile(times_ms, 90))
-        yield Figure(name, p90, 100.0, "ms", "<= 1.0", histogram(times_ms), LIMIT)
+        p90, note = float(np.percentile(times_ms, 90)), histogram(times_ms)
+        yield Figure(f"{name}, p90", p90, SWITCH_MS, "ms", "<= 1.0", note, LIMIT)
+        yield Figure(f"{name}, the longest", max(times_ms), SWITCH_MS, "ms", "<= 1.0", "", LIMIT)
 
 
 def histogram(times_ms: list[float]) -> str:
@@ -264,7 +270,9 @@ def resume_ms(client: socket.socket) -> float:
     started_s = time.perf_counter()
     received = 0
     while received <= old:
-        received += len(client.recv(1 << 20))
+        content = client.recv(1 << 20)
+        assert content, "the gateway closed a stream that was not read"
+        received += len(content)
     return (time.perf_counter() - started_s) * 1000
 
 
@@ -274,7 +282,7 @@ def stop_ms(url: str, address: str) -> float:
     client.settimeout(5)
     end_s = time.perf_counter() + 0.1
     while time.perf_counter() < end_s:
-        client.recv(1 << 20)
+        assert client.recv(1 << 20), "the gateway closed a stream"
     started_s = last_s = time.perf_counter()
     chunks = ""
     with httpx.Client(base_url=url) as http:

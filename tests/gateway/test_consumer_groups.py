@@ -242,3 +242,15 @@ def test_a_kafka_clients_commit_changes_the_version(http: httpx.Client, penstock
     assert (row["offset"], row["version"]) == (3, 0)
     assert commit(http, group, (topic, 0, 4, 1)).status_code == 409
     assert commit(http, group, (topic, 0, 4, 0)).json()["offsets"][0]["version"] > 1
+
+
+def test_a_commit_with_an_unknown_partition_commits_nothing(
+    http: httpx.Client, penstock: Platform
+) -> None:
+    topic, group = penstock.make_topic(), penstock.name("group")
+    for unknown in ((topic, 9, 1), (penstock.name("no-such"), 0, 1)):
+        refused = commit(http, group, (topic, 0, 1), unknown)
+        assert refused.status_code == 404
+        assert refused.json()["error"]["code"] == "unknown_topic_or_partition"
+        assert unknown[0] in refused.json()["error"]["message"]
+        assert http.get(f"/consumer-groups/{group}/offsets").json()["offsets"] == []

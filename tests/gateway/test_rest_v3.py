@@ -1,6 +1,9 @@
 """Confluent's REST API v3: paths, shapes, codes, the stream of records."""
 
 import json
+import re
+import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,9 +154,60 @@ def test_records_stream_in_and_reports_stream_out_in_order(
     answer = http.post(f"{cluster}/topics/{topic}/records", content=body(), headers=headers)
     assert answer.status_code == 200
     codes = [report["error_code"] for report in reports(answer.content)]
-    assert codes == [200, 200, 42205, 200, 40002]
+    assert codes == [200, 200, 42205, 200, 400]
     events = http.get(f"/topics/{topic}/partitions/0/events").json()["events"]
     assert [event["value"] for event in events] == [1, 2, 3]
+
+
+def test_an_unknown_topic_is_reported_for_each_record(http: httpx.Client, cluster: str) -> None:
+    records = b'{"value": {"data": "AA=="}}' * 2
+    headers = {"Content-Type": "application/json"}
+    answer = http.post(f"{cluster}/topics/no-such-topic/records", content=records, headers=headers)
+    assert answer.status_code == 200
+    assert [report["error_code"] for report in reports(answer.content)] == [40403, 40403]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b'{"value": nonsense'],
+        [b'{"value": nu', b"ll, 55555"],
+        [b'{"value": {"data": "\\u00', b'zz"'],
+        [b'{"value": null}}'],
+        [b'{"value": "\xff'],
+        [b"[1, 2]"],
+        [b'{"value": NaN'],
+    ],
+)
+def test_a_body_that_is_not_json_is_reported_before_it_ends(
+    http: httpx.Client, cluster: str, penstock: Platform, parts: list[bytes]
+) -> None:
+    url = http.base_url.copy_with(path=f"{cluster}/topics/{penstock.make_topic()}/records")
+    with socket.create_connection((url.host, url.port or 80), timeout=20) as connection:
+        head = f"POST {url.path} HTTP/1.1\r\nHost: {url.host}\r\nTransfer-Encoding: chunked\r\n"
+        connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n")
+        for part in (b'{"value": {"type": "JSON", "data": 1}}', *parts):
+            connection.sendall(b"%x\r\n%b\r\n" % (len(part), part))
+            time.sleep(0.05)
+        received = b""
+        while not received.endswith(b"\r\n0\r\n\r\n"):  # the response ends, the request does not
+            content = connection.recv(65536)
+            assert content, received
+            received += content
+    codes = [int(code) for code in re.findall(rb'"error_code":(\d+)', received)]
+    assert codes[0] == 200
+    assert codes[-1] == 400
+
+
+def test_a_body_without_a_record_is_refused(
+    http: httpx.Client, cluster: str, penstock: Platform
+) -> None:
+    url = f"{cluster}/topics/{penstock.make_topic()}/records"
+    headers = {"Content-Type": "application/json"}
+    for body, code in ((b" ", 400), (b"{", 200)):
+        answer = http.post(url, content=body, headers=headers)
+        assert answer.status_code == code
+        assert answer.json()["error_code"] in (400, 40002)
 
 
 def test_a_batch_has_a_result_for_each_entry(
@@ -170,7 +224,12 @@ def test_a_batch_has_a_result_for_each_entry(
     assert [row["id"] for row in answer.json()["successes"]] == ["a"]
     assert [row["id"] for row in answer.json()["failures"]] == ["b"]
     many = [{**entries[0], "id": str(n)} for n in range(11)]
-    assert http.post(url, json={"entries": many}).status_code == 422
+    for bad in (many, [], [entries[0], entries[0]], [{**entries[0], "id": "x" * 81}]):
+        refused = http.post(url, json={"entries": bad})
+        assert (refused.status_code, refused.json()["error_code"]) == (422, 42208), bad
+    unknown = http.post(f"{cluster}/topics/no-such-topic/records:batch", json={"entries": entries})
+    assert unknown.status_code == 207
+    assert [row["error_code"] for row in unknown.json()["failures"]] == [40403, 42206]
 
 
 def test_unserved_paths_have_errors_in_this_form(http: httpx.Client, cluster: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from penstock.http.guard import Guard
 from penstock.metrics.loop_watch import IDLE_TICK_S, TICK_S, LoopWatch
 from penstock.metrics.responder import (
     CONNECTIONS_MAX,
@@ -26,7 +27,12 @@ class Served:
     def __init__(self) -> None:
         self.is_live = self.is_ready = True
         self.responder = MetricsResponder(
-            ServedState(self.text, lambda: self.is_live, lambda: self.is_ready)
+            ServedState(
+                self.text,
+                lambda: self.is_live,
+                lambda: self.is_ready,
+                Guard(("metrics.example",), option="--advertise").refusal,
+            )
         )
 
     def text(self) -> Iterator[str]:
@@ -44,6 +50,26 @@ def run(work: Callable[[Served, int], Any]) -> None:
         assert not state.responder.connections, "the server left connections open"
 
     asyncio.run(served())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Origin": "http://evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    ],
+)
+def test_pages_of_other_sites_get_no_metrics(headers: dict[str, str]) -> None:
+    async def work(_state: Served, port: int) -> None:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            assert (await http.get("/metrics", headers=headers)).status_code == 403
+            assert (await http.get("/health/live", headers=headers)).status_code == 200
+            for host in (f"metrics.example:{port}", "10.1.2.3", f"LOCALHOST:{port}"):
+                assert (await http.get("/metrics", headers={"Host": host})).status_code == 200
+
+    run(work)
 
 
 def test_the_paths_and_their_statuses() -> None:

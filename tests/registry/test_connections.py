@@ -82,6 +82,21 @@ def test_a_head_and_a_body_that_do_not_come_are_answered_with_408(
     assert 'penstock_http_connections_closed_total{reason="late"} 3' in metrics
 
 
+def test_a_stream_of_records_lasts_while_records_come(
+    broker: Any, start: Callable[..., Any]
+) -> None:
+    node, topic = start(body_s=0.5), broker.make_topic()
+    connection = connect(node.url)
+    head = f"POST /v3/clusters/-/topics/{topic}/records HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
+    connection.sendall(head + b"Content-Type: application/json\r\nContent-Length: 10000\r\n\r\n")
+    for _ in range(8):
+        connection.sendall(b'{"value": {"type": "JSON", "data": 1}}')
+        time.sleep(0.2)
+    begin_s = time.monotonic()
+    assert closed(connection).count(b'"error_code":200') == 8
+    assert time.monotonic() - begin_s < 10  # silent for too long
+
+
 def test_a_head_that_comes_byte_by_byte_is_not_waited_for_longer(start: Callable[..., Any]) -> None:
     node = start(head_s=1.0)
     with httpx.Client(base_url=node.url) as client:

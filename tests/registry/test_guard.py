@@ -17,9 +17,11 @@ def refusal(method: str = "POST", *, allowed: tuple[str, ...] = (), **headers: s
     return refused(method, headers, Guard(allowed))
 
 
-def refused(method: str, headers: Mapping[str, str], guard: Guard | None = None) -> str | None:
+def refused(
+    method: str, headers: Mapping[str, str], guard: Guard | None = None, path: str = "/topics"
+) -> str | None:
     named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return (guard or Guard()).refusal(method, named)
+    return (guard or Guard()).refusal(method, path, named)
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -50,8 +52,15 @@ def test_an_origin_must_be_the_host_itself() -> None:
 
 
 def test_a_page_of_another_site_may_link_here_and_nothing_else() -> None:
-    link = {"host": "localhost", "sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate"}
+    link = {
+        "host": "localhost", "sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate",
+        "sec_fetch_dest": "document",
+    }  # fmt: skip
     assert refused("GET", link) is None
+    assert refused("GET", link, path="/consumer-groups/g/stream") is not None  # joins the group
+    assert refused("GET", link, path="/consumer-groups/g%2Fh/stream/") is not None
+    for dest in ("iframe", "frame", "embed", "object"):
+        assert refused("GET", link | {"sec_fetch_dest": dest}) is not None
     assert refused("POST", link) is not None
     assert refused("GET", link | {"sec_fetch_mode": "no-cors"}) is not None
     assert refusal("POST", host="localhost", sec_fetch_site="same-site") is not None

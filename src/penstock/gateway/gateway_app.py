@@ -20,7 +20,6 @@ from penstock.gateway.errors import (
 )
 from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.groups.group_offsets import GroupOffsets
-from penstock.gateway.groups.group_quarantine import GroupQuarantine
 from penstock.gateway.groups.living_members import Members
 from penstock.gateway.json_responses import error_response
 from penstock.gateway.produce.gateway_producer import GatewayProducer
@@ -39,7 +38,8 @@ _BELOW: Final = (Refused, OSError, Malformed, ClientError)
 def build(
     node: GatewayNode,
     producer: GatewayProducer,
-    quarantine: GroupQuarantine,
+    members: Members,
+    group_offsets: GroupOffsets,
     routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
     """The application; `routers` are those of other parts, such as streams."""
@@ -51,7 +51,6 @@ def build(
         redoc_url=None,
         openapi_url=None,
     )
-    members = Members(node, quarantine)
     for router in (
         topics.describing(node),
         topics.changing(node),
@@ -59,7 +58,7 @@ def build(
         fetching.fetching(node),
         consumer_groups.membership(node, members),
         consumer_groups.member_events(node, members),
-        consumer_groups.offsets(node, GroupOffsets(node, members)),
+        consumer_groups.offsets(node, group_offsets),
         *routers,
     ):
         app.include_router(router)

@@ -2,7 +2,9 @@
 
 A browser sends requests for any page, so a page of any site can reach a server on this machine.
 Three headers show it: `Host`, when a site's own name was made to resolve to this address (DNS
-rebinding), `Origin`, and `Sec-Fetch-Site`. Other clients do not send the last two.
+rebinding), `Origin`, and `Sec-Fetch-Site`. Other clients do not send the last two. Links of other
+sites work, in a window of their own: a page that is shown inside another one is refused, and so is
+a GET that changes something.
 """
 
 import ipaddress
@@ -11,11 +13,17 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
+from penstock.http.read_only import changes
+
 ANY_HOST: Final = "*"
 ALLOWED_HOST_OPTION: Final = "--allowed-host"
 _LOCAL: Final = "localhost"
 _SAFE_METHODS: Final = frozenset(("GET", "HEAD"))
 _OWN_PAGES: Final = frozenset((b"same-origin", b"none"))  # of this server, or no page at all
+_SITE: Final = b"sec-fetch-site"
+_MODE: Final = b"sec-fetch-mode"
+_DESTINATION: Final = b"sec-fetch-dest"
+_READ: Final = frozenset((b"host", b"origin", _SITE, _MODE, _DESTINATION))
 _SHOWN_CHARACTERS_MAX: Final = 200
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -25,42 +33,40 @@ class Guard:
     """Refuses requests that a page of another site may have sent."""
 
     def __init__(
-        self, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
+        self,
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Iterable[str] = (),
+        option: str = ALLOWED_HOST_OPTION,
     ) -> None:
         names = {name.strip("[]").lower() for name in allowed_hosts}
         self._allows_any = ANY_HOST in names
         self._names = frozenset((*names, _LOCAL, socket.gethostname().lower()))
+        self._option = option  # which allows more hosts
         self._origins = frozenset(origin.lower().encode() for origin in allowed_origins)
 
     def allows_origin(self, origin: bytes) -> bool:
         """Whether pages of this origin were allowed by name."""
         return origin.lower() in self._origins
 
-    def refusal(self, method: str, headers: Headers) -> str | None:
-        """Why a request is refused; None if it may pass."""
-        host = origin = site = mode = b""
-        for name, value in headers:
-            if name == b"host":
-                host = value
-            elif name == b"origin":
-                origin = value
-            elif name == b"sec-fetch-site":
-                site = value
-            elif name == b"sec-fetch-mode":
-                mode = value
+    def refusal(self, method: str, path: str, headers: Headers) -> str | None:
+        """Why a request is refused; None if it may pass. `path` is percent-encoded."""
+        known = {name: value for name, value in headers if name in _READ}
+        host, origin, site = (known.get(name, b"") for name in (b"host", b"origin", _SITE))
         if host and not self._is_own(host.decode("latin-1")):
             return (
                 f"this server does not answer to the host {_shown(host)}; if that is a name of its "
-                f"own, start it with {ALLOWED_HOST_OPTION} and that name"
+                f"own, start it with {self._option} and that name"
             )
         if origin and self.allows_origin(origin):
             return None
         if origin and _authority(origin) != host.lower():
             return f"requests from pages of {_shown(origin)} are not accepted"
-        is_link = method in _SAFE_METHODS and mode == b"navigate"  # a person followed a link
-        if site and site not in _OWN_PAGES and not is_link:
-            return "requests from pages of other sites are not accepted"
-        return None
+        if not site or site in _OWN_PAGES:
+            return None
+        is_link = known.get(_MODE) == b"navigate" and known.get(_DESTINATION) == b"document"
+        if is_link and method in _SAFE_METHODS and not changes(method, path, ""):
+            return None
+        return "requests from pages of other sites are not accepted"
 
     def _is_own(self, authority: str) -> bool:
         if self._allows_any:

@@ -6,9 +6,10 @@ this only gives it the bytes received, and only when they are one whole request 
 connection.
 
 A connection whose request is not complete in time is closed: the head within `head_s`, from the
-connection's start or the request's first byte; then the body within `body_s`. Beyond
-`connections_max` connections, a new one replaces the one that has been without a whole request for
-longest; where all have a response in progress, the new one is refused with 503.
+connection's start or the request's first byte; then the body within `body_s`. Where the response
+has begun before the body ended, as for a stream of records, each part of the body renews that time.
+Beyond `connections_max` connections, a new one replaces the one that has been without a whole
+request for longest; where all have a response in progress, the new one is refused with 503.
 """
 
 import asyncio
@@ -221,6 +222,12 @@ class RepeatingProtocol(HttpToolsProtocol):
         self._is_in_head = False
         self._wait(self._limits.body_s)
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """As the parser calls it."""
+        super().on_body(body)
+        if self._is_responding and self.cycle.response_started:
+            self._wait(self._limits.body_s)
 
     def on_message_complete(self) -> None:
         """As the parser calls it."""

@@ -77,7 +77,7 @@ class Site:
         cors = origin if origin and self._guard.allows_origin(origin) else b""
         send = self._with_headers(scope, send, request_id, cors)
         if not path.startswith(HEALTH):
-            reason = self._guard.refusal(scope["method"], scope["headers"])
+            reason = self._guard.refusal(scope["method"], path.decode("latin-1"), scope["headers"])
             if reason is not None:
                 await refuse(send, service, 403, "forbidden", reason)
                 return
@@ -90,7 +90,8 @@ class Site:
         await service.app(scope, receive, send)
 
     async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._guard.refusal("GET", scope["headers"])
+        path = scope["raw_path"].decode("latin-1")
+        refusal = self._guard.refusal("GET", path, scope["headers"])
         if refusal is not None or self._refuses_change(scope, "GET"):
             await receive()
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})

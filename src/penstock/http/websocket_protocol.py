@@ -2,7 +2,7 @@
 
 Streams write whole frames to it directly, between the frames of the protocol itself. A peer that
 does not respond to a ping is not closed here: a client that is slow may read the ping late, and one
-that vanished is dropped by the time-out of its connection.
+that vanished is dropped by the streams themselves.
 """
 
 from typing import Any

@@ -1,14 +1,15 @@
 """A small HTTP server for `/metrics` and the health paths, on the event loop of what it describes.
 
 It serves GET and HEAD of a few paths and nothing else, and needs no web framework. A scrape gives
-the loop back every 2 ms. A health path says nothing but its status.
+the loop back every 2 ms. A health path says nothing but its status, to anyone; the others refuse
+what the owner's rule about hosts and pages of other sites refuses.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.metrics.text_format import CONTENT_TYPE
 
@@ -25,12 +26,17 @@ _OK: Final = "200 OK"
 _UNAVAILABLE: Final = "503 Service Unavailable"
 
 
+# Method, path and headers: why a request is refused, or None.
+Refusal: TypeAlias = Callable[[str, str, Iterable[tuple[bytes, bytes]]], str | None]
+
+
 class ServedState(NamedTuple):
     """What the paths return, read on each request."""
 
     text: Callable[[], Iterable[str]]
     is_live: Callable[[], bool]
     is_ready: Callable[[], bool]
+    refusal: Refusal
 
 
 class MetricsResponder:
@@ -91,7 +97,7 @@ class MetricsResponder:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         method, _, rest = head.partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
-        status, body = await self._respond(method, path)
+        status, body = await self._respond(method, path, head)
         keeps = "connection: close" not in head and "content-length:" not in head
         lines = [
             f"HTTP/1.1 {status}",
@@ -106,22 +112,31 @@ class MetricsResponder:
             await writer.drain()
         return keeps
 
-    async def _respond(self, method: str, path: str) -> tuple[str, bytes]:
+    async def _respond(self, method: str, path: str, head: str) -> tuple[str, bytes]:
         state = self._state
         if method not in ("get", "head"):
             return "405 Method Not Allowed", b""
-        if path == "/metrics":
-            return _OK, await self._text()
         if path == "/health/live":
             return (_OK if state.is_live() else _UNAVAILABLE), b""
         if path == "/health/ready":
             return (_OK if state.is_ready() else _UNAVAILABLE), b""
+        reason = state.refusal(method.upper(), path, _headers(head))
+        if reason is not None:
+            return "403 Forbidden", f"{reason}\n".encode()
+        if path == "/metrics":
+            return _OK, await self._text()
         return "404 Not Found", b""
 
     async def _text(self) -> bytes:
         text, self_turn_max_s = await in_turns(self._state.text())
         self.turn_max_s = max(self.turn_max_s, self_turn_max_s)
         return text.encode()
+
+
+def _headers(head: str) -> Iterator[tuple[bytes, bytes]]:
+    for line in head.split("\r\n")[1:]:
+        name, _, value = line.encode("latin-1").partition(b":")
+        yield name.strip(), value.strip()
 
 
 async def in_turns(pieces: Iterable[str]) -> tuple[str, float]:

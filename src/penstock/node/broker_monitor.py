@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.metrics import BrokerMetrics, MeasuredParts
+from penstock.http.guard import Guard
 from penstock.metrics import broker_rows as rows
 from penstock.metrics.loop_watch import LoopWatch
 from penstock.metrics.process import ProcessMetrics
@@ -42,8 +43,11 @@ class BrokerMonitor:
         self._began_s = time.perf_counter()
         self._watch = LoopWatch()
         self._process = ProcessMetrics(self._watch)
+        guard = Guard((settings.host, settings.shown_host), option="--advertise")
         self._responder = MetricsResponder(
-            ServedState(self._text, is_live=lambda: True, is_ready=self._is_ready)
+            ServedState(
+                self._text, is_live=lambda: True, is_ready=self._is_ready, refusal=guard.refusal
+            )
         )
 
     async def start(self) -> NodeSettings:

@@ -24,7 +24,9 @@ from penstock.console.console_routes import console_routers, topic_routers
 from penstock.gateway.gateway_app import GatewayFront, gateway_service
 from penstock.gateway.gateway_app import build as build_gateway
 from penstock.gateway.gateway_node import GatewayNode
+from penstock.gateway.groups.group_offsets import GroupOffsets
 from penstock.gateway.groups.group_quarantine import GroupQuarantine
+from penstock.gateway.groups.living_members import Members
 from penstock.gateway.produce.gateway_producer import GatewayProducer
 from penstock.gateway.rest_v3.v3_app import build_v3, v3_service
 from penstock.gateway.settings import gateway_settings
@@ -179,12 +181,14 @@ def _site(
     gateway = console.gateway
     producer = GatewayProducer(gateway)
     quarantine = GroupQuarantine(gateway, producer)
+    members = Members(gateway, quarantine)
+    offsets = GroupOffsets(gateway, members)
     routers = [
         streaming(streams),
-        streaming_groups(GroupStreams(gateway, streams, quarantine)),
+        streaming_groups(GroupStreams(gateway, streams, quarantine, offsets)),
         *topic_routers(console),
     ]
-    gateway_app = build_gateway(gateway, producer, quarantine, routers)
+    gateway_app = build_gateway(gateway, producer, members, offsets, routers)
     v3_app, v3_front = build_v3(gateway, producer)
     console_app = build_console(console_routers(console))
     apps = (front.app, gateway_app, v3_app, monitor.app, console_app)

@@ -1,4 +1,4 @@
-"""A real browser's EventSource, in headless Chromium."""
+"""A real browser's EventSource and WebSocket, in headless Chromium."""
 
 import json
 import shutil
@@ -21,6 +21,7 @@ from tests.support.platform_fixtures import MakeTopic
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CHROMIUM = shutil.which("chromium")
 WAIT_S = 60
+EVENTS = 250  # more than the page grants credit for at once
 
 pytestmark = [
     pytest.mark.slow,
@@ -109,15 +110,18 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def shown(first: int, end: int) -> list[str]:
-    return [json.dumps({"n": number}, separators=(",", ":")) for number in range(first, end)]
+    rows = [json.dumps({"n": number}, separators=(",", ":")) for number in range(first, end)]
+    return sorted(rows)
 
 
-def test_event_source_reads_a_stream_and_resumes_after_a_kill_of_the_gateway(
-    gateway: Gateway, pages: PageServer, make_topic: MakeTopic, write: Write, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("page", ["browser_client.html", "browser_websocket.html"])
+def test_a_page_reads_a_stream_and_resumes_after_a_kill_of_the_gateway(
+    gateway: Gateway, pages: PageServer, make_topic: MakeTopic, write: Write, tmp_path: Path,
+    page: str,
+) -> None:  # fmt: skip
     topic = make_topic(2)
-    write(topic, 0, 5)
-    address = f"{pages.origin}/browser_client.html?topic={topic}&offset=earliest"
+    write(topic, 0, EVENTS)
+    address = f"{pages.origin}/{page}?topic={topic}&offset=earliest"
     assert CHROMIUM is not None
     browser = subprocess.Popen(
         [
@@ -128,13 +132,13 @@ def test_event_source_reads_a_stream_and_resumes_after_a_kill_of_the_gateway(
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        wait_for(lambda: sorted(pages.shown) == shown(0, 5))
+        wait_for(lambda: sorted(pages.shown) == shown(0, EVENTS))
         gateway.process.kill()
         wait_for(lambda: pages.state == "connecting again")
         gateway.start()
-        write(topic, 5, 8)
-        wait_for(lambda: len(pages.shown) >= 8)
-        assert sorted(pages.shown) == shown(0, 8)
+        write(topic, EVENTS, EVENTS + 3)
+        wait_for(lambda: len(pages.shown) >= EVENTS + 3)
+        assert sorted(pages.shown) == shown(0, EVENTS + 3)
     finally:
         browser.terminate()
         browser.wait()

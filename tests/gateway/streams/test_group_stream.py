@@ -139,6 +139,42 @@ def test_unreadable_events_of_a_groups_stream_are_quarantined_before_they_are_co
         ]  # fmt: skip
 
 
+def version_of(gateway_url: str, group: str, offset: int) -> int:
+    """The version of a group's only offset, when it is this one."""
+    deadline = time.monotonic() + 20
+    while True:
+        rows = httpx.get(f"{gateway_url}/consumer-groups/{group}/offsets").json()["offsets"]
+        if rows and rows[0]["offset"] == offset:
+            return int(rows[0]["version"])
+        assert time.monotonic() < deadline, rows
+        time.sleep(0.05)
+
+
+def test_commits_of_a_stream_count_versions_and_never_go_back(
+    gateway_url: str, group: str, make_topic: MakeTopic, write: Write
+) -> None:
+    topic = make_topic()
+    offsets = f"{gateway_url}/consumer-groups/{group}/offsets"
+
+    def put(offset: int, **more: object) -> httpx.Response:
+        rows = [{"topic": topic, "partition": 0, "offset": offset}]
+        return httpx.put(offsets, json={"offsets": rows, **more})
+
+    assert put(0).json()["offsets"][0]["version"] == 1
+    write(topic, 0, 3)
+    url = f"{gateway_url}/consumer-groups/{group}/stream?topics={topic}&commit=sent"
+    with sse(url) as stream:
+        member = assigned(stream)["member"]
+        stream.take(3)
+        sent = version_of(gateway_url, group, 3)
+        assert sent > 1
+        assert put(8, member=member).json()["offsets"][0]["version"] == sent + 1
+        write(topic, 3, 5)
+        stream.take(2)
+        time.sleep(0.6)  # the stream has committed several times
+    assert version_of(gateway_url, group, 8) == sent + 1
+
+
 async def next_of(connection: ClientConnection, kind: str) -> Any:
     async with asyncio.timeout(20):
         while (message := json.loads(await connection.recv()))["type"] != kind:
@@ -147,7 +183,7 @@ async def next_of(connection: ClientConnection, kind: str) -> Any:
 
 
 def test_acknowledged_records_are_committed_and_the_others_come_again(
-    websocket_url: str, group: str, make_topic: MakeTopic, write: Write
+    gateway_url: str, websocket_url: str, group: str, make_topic: MakeTopic, write: Write
 ) -> None:
     topic = make_topic()
     write(topic, 0, 5)
@@ -168,7 +204,10 @@ def test_acknowledged_records_are_committed_and_the_others_come_again(
             return offsets
 
     assert asyncio.run(read(3, 2)) == [0, 1, 2]
+    first = version_of(gateway_url, group, 2)
+    assert first > 0
     assert asyncio.run(read(3, 3)) == [2, 3, 4]
+    assert version_of(gateway_url, group, 5) > first
 
 
 @pytest.mark.parametrize(

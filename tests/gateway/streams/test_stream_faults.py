@@ -11,8 +11,8 @@ import httpx
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from penstock.testing.embedded import EmbeddedBroker, EmbeddedRegistry
 from tests.support.sse_client import SseClient
@@ -49,6 +49,48 @@ class ResumingReader(threading.Thread):
                 self._id = event.id
                 if event.name == "message":
                     self.numbers.append(event.fields["value"]["n"])
+
+
+class WebSocketReader(threading.Thread):
+    """Reads with credit and acknowledgements, and connects again whenever a stream ends."""
+
+    def __init__(self, url: str, *, resumes: bool) -> None:
+        super().__init__(daemon=True)
+        self._url = url.replace("http://", "ws://")
+        self._resumes = resumes  # with an id; the offsets of a group are committed
+        self._id = ""
+        self.numbers: list[int] = []
+        self.connections = 0
+
+    @property
+    def is_done(self) -> bool:
+        return len(set(self.numbers)) >= EVENTS
+
+    def run(self) -> None:
+        asyncio.run(self._read_all())
+
+    async def _read_all(self) -> None:
+        while not self.is_done:
+            with suppress(OSError, TimeoutError, WebSocketException):
+                url = f"{self._url}&last_event_id={self._id}" if self._id else self._url
+                async with connect(url) as connection:
+                    self.connections += 1
+                    await self._read(connection)
+            await asyncio.sleep(0.1)
+
+    async def _read(self, connection: ClientConnection) -> None:
+        await connection.send(json.dumps({"type": "credit", "records": 100, "bytes": 1 << 20}))
+        while not self.is_done:
+            async with asyncio.timeout(30):
+                message = json.loads(await connection.recv())
+            if message["type"] == "records":
+                numbers = [event["value"]["n"] for event in message["events"]]
+                self.numbers += numbers
+                credit = {"type": "credit", "records": len(numbers), "bytes": 1 << 16}
+                await connection.send(json.dumps(credit))
+                await connection.send(json.dumps({"type": "ack", "number": message["number"]}))
+            if self._resumes:
+                self._id = message.get("id", self._id)
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +171,61 @@ def test_a_client_that_resumes_gets_every_event_once_across_kills_of_the_gateway
         reader.join(60)
         assert reader.numbers == list(range(EVENTS))
         assert reader.connections > 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("victim", ["gateway", "broker"])
+def test_a_websocket_client_that_resumes_gets_every_event_once_across_kills(
+    broker: EmbeddedBroker, gateway: EmbeddedRegistry, topic: str, victim: str
+) -> None:
+    produce(broker.bootstrap, topic, 0, 1)
+    url = f"{gateway.url}/topics/{topic}/stream?offset=earliest"
+    reader = WebSocketReader(url, resumes=True)
+    run_with_kills(broker, gateway, topic, reader, victim)
+    assert reader.numbers == list(range(EVENTS))
+    assert (reader.connections > 1) == (victim == "gateway")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("victim", ["gateway", "broker"])
+def test_a_member_of_a_group_gets_every_event_at_least_once_across_kills(
+    broker: EmbeddedBroker, gateway: EmbeddedRegistry, topic: str, victim: str
+) -> None:
+    produce(broker.bootstrap, topic, 0, 1)
+    group = f"{gateway.url}/consumer-groups/{topic}-members"
+    url = f"{group}/stream?topics={topic}&session_timeout_ms=6000"
+    reader = WebSocketReader(url, resumes=False)
+    run_with_kills(broker, gateway, topic, reader, victim)
+    assert set(reader.numbers) == set(range(EVENTS))
+    (row,) = httpx.get(f"{group}/offsets").json()["offsets"]
+    assert 0 < row["offset"] <= EVENTS
+    assert row["version"] > 0
+
+
+def run_with_kills(
+    broker: EmbeddedBroker,
+    gateway: EmbeddedRegistry,
+    topic: str,
+    reader: WebSocketReader,
+    victim: str,
+) -> None:
+    """Until the reader has everything, with kills while it reads."""
+    reader.start()
+    writer = start_writer(broker.bootstrap, topic)
+    for _ in range(2):
+        time.sleep(0.5)
+        if victim == "gateway":
+            gateway.kill()
+            gateway.start()
+        else:
+            broker.kill()
+            time.sleep(0.3)
+            broker.restart()
+    writer.join(60)
+    reader.join(120)
+    assert reader.is_done, f"{len(set(reader.numbers))} of {EVENTS} events"
 
 
 @pytest.mark.slow

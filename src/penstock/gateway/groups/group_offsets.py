@@ -6,7 +6,7 @@ check and commit is not seen.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -21,6 +21,7 @@ from penstock.gateway.groups.commit_rules import (
     read_version,
     write_version,
 )
+from penstock.gateway.groups.group_membership import Positions
 from penstock.gateway.groups.living_members import Members
 from penstock.gateway.groups.reset_plan import PartitionBounds, ResetRow, plan_shift, plan_time
 from penstock.link.group_admin import describe_group, list_groups
@@ -35,7 +36,7 @@ from penstock.link.offsets import (
     list_offsets,
     start_offsets,
 )
-from penstock.link.topic_admin import partition_count
+from penstock.link.topic_admin import describe_topics, partition_count
 from penstock.model import Millis, Offset, TopicPartition
 
 _MEMBER_REFUSED = frozenset(
@@ -77,29 +78,64 @@ class GroupOffsets:
         self, group: str, wanted: Sequence[WantedCommit], member: str | None, *, reset: bool
     ) -> dict[TopicPartition, VersionedOffset]:
         """Commit all or none; 409 lists every conflict."""
+        await self._check_partitions(wanted)
+        async with self._lock(group):
+            current = await self.read(group, [commit.partition for commit in wanted])
+            return await self._commit(group, current, wanted, member, reset=reset)
+
+    async def advance(self, group: str, positions: Positions, member: str) -> None:
+        """Commit what a member has processed; where more is committed already, that stays."""
+        async with self._lock(group):
+            current = await self.read(group, list(positions))
+            wanted = [
+                WantedCommit(partition, offset)
+                for partition, offset in positions.items()
+                if partition not in current or current[partition].offset < offset
+            ]
+            if wanted:
+                await self._commit(group, current, wanted, member, reset=False)
+
+    def _lock(self, group: str) -> asyncio.Lock:
         lock = self._locks.get(group)
         if lock is None:
             lock = self._locks[group] = asyncio.Lock()
-        async with lock:
-            committer = NO_MEMBER if member is None else self._committer(group, member)
-            current = await self.read(group, [commit.partition for commit in wanted])
-            decided = decide_commit(current, wanted, reset=reset, now=wall_clock())
-            if isinstance(decided, list):
-                raise _conflict(decided)
-            rows = {
-                partition: GroupOffset(row.offset, write_version(row))
-                for partition, row in decided.items()
-            }
-            try:
-                await self._node.run(commit_as(group, committer, rows))
-            except Refused as refusal:
-                raise _refused(refusal, group, member) from None
-            return decided
+        return lock
+
+    async def _commit(
+        self,
+        group: str,
+        current: Mapping[TopicPartition, VersionedOffset],
+        wanted: Sequence[WantedCommit],
+        member: str | None,
+        *,
+        reset: bool,
+    ) -> dict[TopicPartition, VersionedOffset]:
+        decided = _decided(current, wanted, reset=reset)
+        committer = NO_MEMBER if member is None else self._committer(group, member)
+        rows = {
+            partition: GroupOffset(row.offset, write_version(row))
+            for partition, row in decided.items()
+        }
+        try:
+            await self._node.run(commit_as(group, committer, rows))
+        except Refused as refusal:
+            raise _refused(refusal, group, member) from None
+        return decided
+
+    async def _check_partitions(self, wanted: Sequence[WantedCommit]) -> None:
+        """Before a commit: the coordinator refuses partitions singly, and commits the rest."""
+        topics = sorted({commit.partition.topic for commit in wanted})
+        described = await self._node.run(describe_topics(topics))
+        counts = {topic.name: len(topic.partitions) for topic in described}
+        for place in sorted(commit.partition for commit in wanted):
+            if place.partition >= counts[place.topic]:
+                raise unknown_partition(place, counts[place.topic])
 
     async def check(
         self, group: str, wanted: Sequence[WantedCommit], member: str | None, *, reset: bool
     ) -> list[ResetRow]:
         """What a commit would change; raises what it would raise."""
+        await self._check_partitions(wanted)
         if member is None:
             kinds = await self._node.run(list_groups())
             if group in kinds:
@@ -109,14 +145,11 @@ class GroupOffsets:
         else:
             self._committer(group, member)
         current = await self.read(group, [commit.partition for commit in wanted])
-        decided = decide_commit(current, wanted, reset=reset, now=wall_clock())
-        if isinstance(decided, list):
-            raise _conflict(decided)
         return [
             ResetRow(
                 partition, current[partition].offset if partition in current else None, row.offset
             )
-            for partition, row in sorted(decided.items())
+            for partition, row in sorted(_decided(current, wanted, reset=reset).items())
         ]
 
     async def targets(
@@ -171,6 +204,18 @@ class GroupOffsets:
         if committer is None:
             raise _rebalancing()
         return committer
+
+
+def _decided(
+    current: Mapping[TopicPartition, VersionedOffset],
+    wanted: Sequence[WantedCommit],
+    *,
+    reset: bool,
+) -> dict[TopicPartition, VersionedOffset]:
+    decided = decide_commit(current, wanted, reset=reset, now=wall_clock())
+    if isinstance(decided, list):
+        raise _conflict(decided)
+    return decided
 
 
 def offset_document(partition: TopicPartition, committed: VersionedOffset) -> dict[str, Any]:

@@ -19,6 +19,7 @@ _CODES_BY_NAME: Final = {
     "invalid_schema": 42205,
     "invalid_value": 42207,
     "invalid_record": 42206,
+    "invalid_batch": 42208,
     "topic_exists": 40002,
 }
 _STATUS_BY_NAME: Final = {"topic_exists": 400, "invalid_record": 422}

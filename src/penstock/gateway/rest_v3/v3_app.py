@@ -3,7 +3,6 @@
 import logging
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import unquote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +14,7 @@ from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.produce.gateway_producer import GatewayProducer
 from penstock.gateway.rest_v3 import v3_groups, v3_topics
 from penstock.gateway.rest_v3.shapes import PREFIX, error_response, json_response, write_error
-from penstock.gateway.rest_v3.v3_records import RecordStream, V3Producer, batches
+from penstock.gateway.rest_v3.v3_records import V3Producer, records
 from penstock.http.body_types import JSON, METHODS_WITH_BODY, refused_type
 from penstock.http.site import App, HttpService, Receive, Scope, Send, refuse
 from penstock.serde.errors import ClientError
@@ -25,15 +24,13 @@ logger: Final = logging.getLogger(__name__)
 
 ROOTS: Final = frozenset((b"v3", b"kafka"))
 _OTHER_PREFIX: Final = "/kafka"
-_RECORDS_AT: Final = 6  # segments of /v3/clusters/C/topics/T/records
 
 
 class V3Front:
-    """In front of the application: both prefixes, types of bodies, and the stream of records."""
+    """In front of the application: both prefixes, and types of bodies."""
 
-    def __init__(self, app: App, records: RecordStream) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
-        self._records = records
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI calls it."""
@@ -49,12 +46,7 @@ class V3Front:
             if reason is not None:
                 await refuse(send, v3_service(self), 415, "", reason)
                 return
-        segments = path.split("/")[1:]
-        is_stream = len(segments) == _RECORDS_AT and segments[::5] == ["v3", "records"]
-        if is_stream and scope["method"] == "POST":
-            await self._records.serve(unquote(segments[4]), scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+        await self._app(scope, receive, send)
 
 
 def build_v3(node: GatewayNode, producer: GatewayProducer) -> tuple[FastAPI, V3Front]:
@@ -67,7 +59,6 @@ def build_v3(node: GatewayNode, producer: GatewayProducer) -> tuple[FastAPI, V3F
         redoc_url=None,
         openapi_url=None,
     )
-    v3_producer = V3Producer(node, producer)
     for router in (
         v3_topics.clusters(node),
         v3_topics.topics(node),
@@ -75,11 +66,11 @@ def build_v3(node: GatewayNode, producer: GatewayProducer) -> tuple[FastAPI, V3F
         v3_topics.configs(node),
         v3_groups.consumer_groups(node),
         v3_groups.lags(node),
-        batches(node, v3_producer),
+        records(node, V3Producer(node, producer)),
     ):
         app.include_router(router)
     _add_error_handlers(app)
-    return app, V3Front(app, RecordStream(node, v3_producer))
+    return app, V3Front(app)
 
 
 def v3_service(front: App) -> HttpService:

@@ -8,7 +8,7 @@ an unreadable event that is not in quarantine yet; the stream is held meanwhile.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -16,11 +16,12 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from penstock.gateway.errors import GatewayError
 from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.groups.group_membership import GroupMembership, Positions
+from penstock.gateway.groups.group_offsets import GroupOffsets
 from penstock.gateway.groups.group_quarantine import GroupQuarantine
 from penstock.gateway.groups.group_subscription import GroupSubscription, UnreadablePolicy
 from penstock.gateway.streams.stream_frames import UnreadableRow
 from penstock.gateway.streams.stream_hub import HubStream, Offsets, StreamHub, StreamStart
-from penstock.link.offsets import CommittingMember, GroupOffset, commit_as
+from penstock.link.offsets import CommittingMember
 from penstock.link.operation import FAILURES
 
 OnProcessed: TypeAlias = Callable[[Offsets], None]
@@ -52,6 +53,7 @@ class GroupStreams(NamedTuple):
     node: GatewayNode
     hub: StreamHub
     quarantine: GroupQuarantine
+    offsets: GroupOffsets
 
 
 class GroupReading:
@@ -60,7 +62,7 @@ class GroupReading:
     def __init__(
         self, groups: GroupStreams, subscription: GroupSubscription, stream: GroupStream
     ) -> None:
-        self._node, self._hub, self._quarantine = groups
+        self._node, self._hub, self._quarantine, self._offsets = groups
         self._subscription = subscription
         self._stream = stream
         self._pending: Positions = {}  # processed and not committed
@@ -105,13 +107,15 @@ class GroupReading:
             await self._commit()
 
     async def _commit(self) -> None:
-        committer = self._committer()
-        if not self._pending or committer is None:
+        if not self._pending or self._committer() is None:
             return
-        pending, self._pending = self._pending, {}
-        rows = {partition: GroupOffset(offset, "") for partition, offset in pending.items()}
-        with suppress(*FAILURES):  # events that are not committed come again
-            await self._node.run(commit_as(self._subscription.group, committer, rows))
+        pending, group = dict(self._pending), self._subscription.group
+        try:
+            await self._offsets.advance(group, pending, self._membership.id)
+        except (GatewayError, *FAILURES):
+            return  # with the next ones; what is not committed in the end comes again
+        committed = pending.items()
+        self._pending = dict(row for row in self._pending.items() if row not in committed)
 
     async def _write_unreadable(self) -> None:
         """Until all is in quarantine; then the stream goes on."""

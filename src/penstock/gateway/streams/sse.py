@@ -103,6 +103,7 @@ class SseStream:
 
     def tick(self, now_s: float) -> None:
         """A position that moved without events, or a comment after a silence."""
+        self._socket.drop_if_vanished(now_s)
         if self._unsent_id is not None and self._socket.can_write():
             self._write(sse_message(position_id=self._unsent_id))
             self._unsent_id = None

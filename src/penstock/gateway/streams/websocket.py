@@ -132,8 +132,9 @@ class WebSocketStream:
             self.send(StreamClosing(reason.code, reason.message, retry_ms()))
             self.ended.set_result(reason)
 
-    def tick(self, _now_s: float, /) -> None:
+    def tick(self, now_s: float, /) -> None:
         """A position that moved without events; the connection has pings of its own."""
+        self._socket.drop_if_vanished(now_s)
         if self._unsent_id is not None and self._socket.can_write():
             self.send(StreamMoved(self._unsent_id))
             self._unsent_id = None
