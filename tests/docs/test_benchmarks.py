@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -212,3 +213,8 @@ def test_the_minimal_server_sends_the_same_bytes_for_every_request() -> None:
             while len(received) < len(expected):
                 received += connection.recv(1000)
     assert received == expected
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in benches.HERE.glob("*.py")))
+def test_every_module_of_the_benchmarks_can_be_imported(name: str) -> None:
+    import_module(f"bench.{name}")
