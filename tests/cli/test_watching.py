@@ -1,11 +1,14 @@
 """`penstock top`, `cluster info`, `tx list` and `topic trim`, on a platform in use."""
 
 import json
+import time
+from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner, Result
 
 from penstock.cli.main import COMMANDS, build
+from penstock.cli.top import SampleKey, summarize
 
 
 def penstock(*words: str) -> Result:
@@ -50,11 +53,39 @@ def test_top_shows_brokers_topics_and_groups(topic: str, bootstrap: str, registr
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"x")
     assert producer.flush(30) == 0
+    group = f"{topic}-group"
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    consumer.close()
     words = ("top", "--once", "--interval", "0.5", "-r", registry_url)
-    view = json.loads(penstock(*words, "--json").output)
-    assert [row["ready"] for row in view["brokers"] if "connections" in row] == [1.0]
-    assert topic in {row["topic"] for row in view["topics"]} or len(view["topics"]) == 15
+
+    def view() -> dict[str, Any]:
+        shown: dict[str, Any] = json.loads(penstock(*words, "--json").output)
+        return shown
+
+    (broker,) = view()["brokers"]
+    assert broker["broker"] != registry_url.removeprefix("http://")
+    assert broker["ready"] == 1
+    assert broker["connections"] > 0
+    assert topic in {row["topic"] for row in view()["topics"]} or len(view()["topics"]) == 15
+    deadline = time.monotonic() + 30  # lag is computed every five seconds
+    while group not in {row["group"] for row in view()["groups"]} and len(view()["groups"]) < 15:
+        assert time.monotonic() < deadline
+    assert any(row.get("lag_records", 0) > 0 for row in view()["groups"])
     assert "busy ratio" in penstock(*words).output
+
+
+def test_top_shows_a_broker_that_recovers_and_no_http_process() -> None:
+    def samples(process: str, **values: float) -> dict[SampleKey, float]:
+        return {
+            SampleKey(process, f"{process}:1", f"penstock_{name}", ()): value
+            for name, value in values.items()
+        }
+
+    of_process = {"health_ready": 0.0, "loop_busy_ratio": 0.5, "process_resident_bytes": 1e6}
+    after = samples("broker", **of_process) | samples("http", **of_process)
+    (row,) = summarize(after, after, 1.0)["brokers"]
+    assert row == {"broker": "broker:1", "ready": 0, "busy_ratio": 0.5, "memory_bytes": 1e6}
 
 
 def test_top_names_the_address_that_does_not_respond() -> None:

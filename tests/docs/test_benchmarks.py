@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -255,3 +256,8 @@ def test_the_minimal_broker_acknowledges_what_librdkafka_sends(compressed: str) 
 def test_a_server_with_a_backlog_did_not_keep_up(waits_ms: list[float], is_in_time: bool) -> None:
     waits_ns = np.array(waits_ms) * 1e6
     assert kept_up(waits_ns, float(np.median(waits_ms)) / 1000) == is_in_time
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in benches.HERE.glob("*.py")))
+def test_every_module_of_the_benchmarks_can_be_imported(name: str) -> None:
+    import_module(f"bench.{name}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -204,24 +205,48 @@ def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
         assert end_offset(broker.bootstrap) == 3
 
 
-def test_a_start_after_a_kill_reports_the_recovery_and_other_starts_do_not(tmp_path: Path) -> None:
+def run_broker(folder: Path, last: int, *options: str) -> str:
+    """Start a broker, write to it and end it with a signal; its log lines."""
     command = [sys.executable, "-m", "penstock.cli.main", "broker", "--kafka-port", "0", "--json"]
-    reported = []
-    for last in (signal.SIGKILL, signal.SIGTERM, signal.SIGTERM):
-        process = subprocess.Popen(
-            [*command, "--dir", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert produced(json.loads(process.stdout.readline())["kafka"])
-        process.send_signal(last)
-        process.wait(20)
-        reported.append(
-            "not clean: checking the ends of 1 partitions" in str(process.stderr.read())
-        )
-        process.stdout.close()
-        process.stderr.close()
-    assert reported == [False, True, False]
+    process = subprocess.Popen(
+        [*command, "--dir", str(folder), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert produced(json.loads(process.stdout.readline())["kafka"])
+    process.send_signal(last)
+    process.wait(20)
+    lines = process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+    return lines
+
+
+def test_a_start_after_a_kill_reports_the_recovery_and_other_starts_do_not(tmp_path: Path) -> None:
+    summary = r"recovered after an unclean stop: 1 partitions, [1-9]\d* bytes checked, 0 bytes cut"
+    warnings = ("--log-level", "warning")
+    assert run_broker(tmp_path, signal.SIGKILL, *warnings) == ""
+    assert re.search(summary, run_broker(tmp_path, signal.SIGKILL, *warnings))
+    (log,) = tmp_path.glob("t-0/*.log")
+    with log.open("ab") as file:
+        file.write(b"torn")
+    lines = run_broker(tmp_path, signal.SIGTERM, *warnings)
+    assert re.search(r"recovered .*: 1 partitions, [1-9]\d* bytes checked, 4 bytes cut", lines)
+    assert run_broker(tmp_path, signal.SIGTERM, *warnings) == ""
+
+
+def test_a_process_writes_its_log_as_json(tmp_path: Path) -> None:
+    options = ("--log-format", "json", "--log-level", "info")
+    lines = run_broker(tmp_path, signal.SIGTERM, *options).splitlines()
+    rows = [json.loads(line) for line in lines]
+    keys = {"time", "level", "logger", "message", "process", "pid"}
+    assert all(set(row) == keys for row in rows)
+    assert {row["process"] for row in rows} == {"broker"}
+    assert {"broker 1 is unfenced", "stopping"} <= {row["message"] for row in rows}
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z", row["time"]) for row in rows)
 
 
 def test_a_leader_epoch_begins_after_a_power_cut_but_not_after_a_kill_or_a_stop(

@@ -62,3 +62,18 @@ def test_promtool_accepts_and_tests_the_rules() -> None:
     for command in (["check", "rules", str(RULES)], ["test", "rules", str(RULE_TESTS)]):
         done = subprocess.run(["promtool", *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_rule_is_seen_to_fire_and_to_clear() -> None:
+    fires: set[str] = set()
+    clears: set[str] = set()
+    for test in yaml.safe_load(RULE_TESTS.read_text())["tests"]:
+        firing: set[str] = set()
+        for check in sorted(test["alert_rule_test"], key=lambda row: int(row["eval_time"][:-1])):
+            name = check["alertname"]
+            if check.get("exp_alerts"):
+                firing.add(name)
+            elif name in firing:
+                clears.add(name)
+        fires |= firing
+    assert fires == clears == {rule["alert"] for rule in rules()}

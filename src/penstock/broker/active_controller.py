@@ -15,6 +15,7 @@ from penstock.broker.quorum.raft_journal import RaftJournal
 from penstock.broker.runner_host import RunnerHost
 from penstock.consensus.raft import Role
 from penstock.coordination.controller.commands import ConfirmActive, StartSessions
+from penstock.coordination.controller.decide_brokers import broker_story_key
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Runner
 from penstock.model import Offset
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.coordination.controller.events import Event
     from penstock.machine import CallerId
     from penstock.machine.journal import OnCommitted
-    from penstock.model import LeaderEpoch, Millis, Moment
+    from penstock.model import LeaderEpoch, Millis, Moment, NodeId
 
 logger: Final = logging.getLogger(__name__)
 
@@ -99,6 +100,11 @@ class ActiveController:
     def story(self, key: str) -> Sequence[tuple[Millis, str]]:
         """The last things that happened to a topic or a broker, in words."""
         return () if self._host is None else self._host.story(key)
+
+    def last_step(self, node_id: NodeId) -> str:
+        """The last thing that happened to a broker, in words; empty if it is not known."""
+        steps = self.story(broker_story_key(node_id))
+        return steps[-1][1] if steps else ""
 
     def on_role(self, change: RoleChange) -> None:
         """This replica leads an epoch, or does no more."""

@@ -53,6 +53,7 @@ class BrokerLifecycle:
         applied_offset: Callable[[], Offset],
         is_alone: Callable[[], bool],
         interval_ms: Millis,
+        session_ms: Millis,
     ) -> None:
         self._controller = controller
         self._endpoint = endpoint
@@ -62,6 +63,8 @@ class BrokerLifecycle:
         self._applied_offset = applied_offset
         self._is_alone = is_alone
         self._interval_s = interval_ms / 1000
+        self._session_s = session_ms / 1000
+        self._answered_at = 0.0  # the last heartbeat, by the loop's clock
         self._heartbeats: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._may_stop = asyncio.Event()
@@ -108,6 +111,13 @@ class BrokerLifecycle:
     def start(self) -> None:
         """Send heartbeats from now on; the controller unfences this broker."""
         self._heartbeats = start_background("sending heartbeats", self._send_heartbeats())
+
+    @property
+    def is_in_session(self) -> bool:
+        """Whether the controller answered lately: if not, others may lead these partitions now."""
+        if self._is_alone():
+            return True
+        return asyncio.get_running_loop().time() - self._answered_at <= self._session_s
 
     async def unfenced(self) -> None:
         """Wait until this broker serves."""
@@ -179,6 +189,7 @@ class BrokerLifecycle:
         if response.error_code != ErrorCode.none:
             logger.debug("a heartbeat was refused: %s", response.error_code.name)
             return False
+        self._answered_at = asyncio.get_running_loop().time()
         if response.is_fenced != self.is_fenced:
             self.is_fenced = response.is_fenced
             logger.info("this broker is %s", "fenced" if self.is_fenced else "unfenced")

@@ -7,7 +7,6 @@ of its session. A machine that is cut off closes nothing, and its session decide
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Final
 
 from penstock.coordination.controller.commands import FenceBroker
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from penstock.broker.handler import Client
     from penstock.broker.metadata_image import MetadataImage
     from penstock.model import NodeId
-
-logger: Final = logging.getLogger(__name__)
 
 CONNECT_S: Final = 0.5
 TRIES: Final = 2
@@ -63,7 +60,6 @@ class LostBrokers:
             if not await _is_refused(endpoint.host, endpoint.port):
                 return
             await asyncio.sleep(PAUSE_S)
-        logger.warning("broker %d is gone: its port is closed; it is fenced", node_id)
         self._controller.submit(
             lambda caller: FenceBroker(caller, node_id, epoch, "its port is closed")
         )

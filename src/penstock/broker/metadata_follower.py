@@ -57,6 +57,9 @@ class MetadataFollower:
         self.image = image
         self.applied: OffsetAndEpoch = OffsetAndEpoch(Offset(0), LeaderEpoch(0))
         self.listeners: list[Callable[[Changes], None]] = []  # a batch was applied and acted on
+        self.before_batch: Callable[[ClusterState, list[Event]], None] = lambda _state, _events: (
+            None
+        )
         self._held = held
         self._clock = clock
         self._quorum: QuorumNode | None = None
@@ -178,6 +181,7 @@ class MetadataFollower:
             for end, pairs, size_bytes in quorum.log.read_batches(before.offset, self._committed):
                 events: list[Event] = []
                 yield from self._decode(pairs, events)
+                self.before_batch(self.image.state, events)
                 changes = self.image.apply(events)
                 if self._is_acting:
                     yield from self._act(changes)

@@ -5,7 +5,7 @@ Needs an HTTP process of the platform, which lists where the metrics are.
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import httpx
 import typer
@@ -17,10 +17,19 @@ from penstock.cli.output import show_json
 
 TIMEOUT_S: Final = 5.0
 ROWS_MAX: Final = 15  # of topics and of groups, the busiest first
+BROKER: Final = "broker"  # a kind of process
 _KILO: Final = 1000.0
 
-# A sample: the address of its process, its name and its labels.
-SampleKey = tuple[str, str, tuple[tuple[str, str], ...]]
+
+class SampleKey(NamedTuple):
+    """Where a sample is from, and what it is about."""
+
+    process: str  # broker or http
+    address: str
+    name: str
+    labels: tuple[tuple[str, str], ...]
+
+
 Samples = dict[SampleKey, float]
 
 
@@ -66,15 +75,17 @@ def _scrape(url: str) -> Samples:
             UNREACHABLE,
         )
     samples: Samples = {}
-    for address in (address for row in targets for address in row["targets"]):
+    for process, address in (
+        (row["labels"]["process"], address) for row in targets for address in row["targets"]
+    ):
         try:
             text = httpx.get(f"http://{address}/metrics", timeout=TIMEOUT_S).text
         except httpx.HTTPError:
             continue  # it is not in the view
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                key = address, sample.name, tuple(sorted(sample.labels.items()))
-                samples[key] = sample.value
+                labels = tuple(sorted(sample.labels.items()))
+                samples[SampleKey(process, address, sample.name, labels)] = sample.value
     return samples
 
 
@@ -83,12 +94,13 @@ def summarize(before: Mapping[SampleKey, float], after: Samples, seconds: float)
     brokers: dict[str, dict[str, Any]] = {}
     topics: dict[str, dict[str, float]] = {}
     groups: dict[str, dict[str, float]] = {}
-    for (address, name, pairs), value in after.items():
-        labels = dict(pairs)
-        rate = max(value - before.get((address, name, pairs), value), 0.0) / seconds
-        short = name.removeprefix("penstock_")
+    for key, value in after.items():
+        address, labels = key.address, dict(key.labels)
+        rate = max(value - before.get(key, value), 0.0) / seconds
+        short = key.name.removeprefix("penstock_")
         if short in _BROKER:
-            brokers.setdefault(address, {})[_BROKER[short]] = value
+            if key.process == BROKER:
+                brokers.setdefault(address, {})[_BROKER[short]] = value
         elif short == "broker_requests_total":
             row = brokers.setdefault(address, {})
             row["requests_per_s"] = row.get("requests_per_s", 0.0) + rate
@@ -100,7 +112,7 @@ def summarize(before: Mapping[SampleKey, float], after: Samples, seconds: float)
             row = groups.setdefault(labels["group"], {})
             row[_GROUP[short]] = max(row.get(_GROUP[short], 0.0), value)
     return {
-        "brokers": [{"broker": key, **row} for key, row in sorted(brokers.items()) if len(row) > 2],
+        "brokers": [{"broker": key, **row} for key, row in sorted(brokers.items())],
         "topics": _busiest("topic", topics, "received_bytes_per_s"),
         "groups": _busiest("group", groups, "lag_seconds"),
     }

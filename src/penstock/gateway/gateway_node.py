@@ -7,7 +7,6 @@ health checks while the cluster is away. `stop` ends what clients left behind.
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -39,6 +38,7 @@ REGISTRY_S: Final = 10.0
 THREADS_MAX: Final = 8
 _POLL_MS: Final = 100  # between fetches where no connection is left to wait on
 _INLINE_BYTES_MAX: Final = 256 << 10  # more than this is opened and rendered in a thread
+OPERATIONS: Final = ("events_fetched", "events_quarantined", "records_written")
 T = TypeVar("T")
 
 
@@ -53,7 +53,7 @@ class GatewayNode:
             settings.registry_url, client="penstock-gateway", timeout_s=REGISTRY_S, attempts=2
         )
         self.renderer: Final = EventRenderer(self.schemas)
-        self.counts: Final[Counter[str]] = Counter()  # by name, published as metrics
+        self.counts: Final = dict.fromkeys(OPERATIONS, 0)  # published as metrics
         self.is_stopping: bool = False
         self.topic_watch: Final = TopicWatch(lambda: self.run(describe_topics()))
         wait_ms = settings.wait_ms_max + RETRY_MS

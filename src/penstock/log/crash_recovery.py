@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from penstock.errors import Malformed, Refused
 from penstock.log.files import OpenFiles
 from penstock.log.partition_log import PartitionLog
+from penstock.log.recovery import RecoveredBytes
 from penstock.log.segment import base_offset_of
 from penstock.log.settings import LogSettings
 from penstock.model import Millis, Offset, TopicPartition
@@ -35,7 +36,7 @@ class CrashRecovery:
     """Checks the logs of a folder."""
 
     def __init__(self, folder: Path, partitions: list[Unchecked], now: Millis) -> None:
-        self.checked: dict[TopicPartition, int] = {}  # the bytes that were checked
+        self.checked: dict[TopicPartition, RecoveredBytes] = {}
         self._folder = folder
         self._partitions = partitions
         self._now = now
@@ -48,13 +49,13 @@ class CrashRecovery:
             try:
                 size_bytes = _unchecked_bytes(folder, unchecked.recovery_point)
                 if size_bytes >= CHECKED_BYTES_MIN:
-                    self._check(folder, unchecked, files)
-                    self.checked[unchecked.topic_partition] = size_bytes
+                    recovered = self._check(folder, unchecked, files)
+                    self.checked[unchecked.topic_partition] = recovered
             except (OSError, Refused, Malformed) as error:
                 logger.debug("%s will be checked when it is opened: %s", folder, error)
         files.close_all()
 
-    def _check(self, folder: Path, unchecked: Unchecked, files: OpenFiles) -> None:
+    def _check(self, folder: Path, unchecked: Unchecked, files: OpenFiles) -> RecoveredBytes:
         log = PartitionLog.open(
             folder,
             unchecked.settings,
@@ -65,6 +66,7 @@ class CrashRecovery:
             start_offset=unchecked.start_offset,
         )
         log.close(sync=False)
+        return log.recovered
 
 
 def _unchecked_bytes(folder: Path, recovery_point: Offset) -> int:

@@ -32,6 +32,7 @@ from penstock.log.log_dir_identity import (
     save_identity,
 )
 from penstock.log.partition_log import PartitionLog
+from penstock.log.recovery import RecoveredBytes
 from penstock.log.scan import DamagedLogError
 from penstock.log.settings import LogSettings
 from penstock.model import Millis, Offset, TopicId, TopicPartition
@@ -66,7 +67,7 @@ class LogDirectory:
         self._undeleted: dict[TopicPartition, str] = {}  # the rename failed; by name, with tokens
         self._knows_starts = was_clean and (path / START_OFFSETS).exists()
         self._is_starting = True  # partitions that are opened now existed before
-        self._checked: dict[TopicPartition, int] = {}  # recovered before they are opened
+        self._checked: dict[TopicPartition, RecoveredBytes] = {}  # recovered before they are opened
         self._missing: dict[
             TopicPartition, TopicId | None
         ] = {}  # refused, because their folders are missing
@@ -111,6 +112,11 @@ class LogDirectory:
         recovery = CrashRecovery(self.path, unchecked, now)
         self._checked = recovery.checked
         return recovery
+
+    def recovered(self) -> RecoveredBytes:
+        """What the opening of all partitions has checked and cut, before `started`."""
+        rows = [self._checked.get(name, log.recovered) for name, log in self.partitions.items()]
+        return RecoveredBytes(sum(row.checked for row in rows), sum(row.cut for row in rows))
 
     def started(self) -> None:
         """All existing partitions were opened; one that is opened later is new."""

@@ -18,7 +18,7 @@ from penstock.log.appendable_log import AppendableLog
 from penstock.log.files import OpenFiles, remove_files
 from penstock.log.producer_snapshots import snapshot_path
 from penstock.log.producer_state import ProducerTable
-from penstock.log.recovery import load_partition
+from penstock.log.recovery import RecoveredBytes, load_partition
 from penstock.log.scan import DAMAGE, unreadable
 from penstock.log.segment import NO_HEADROOM
 from penstock.log.segment_list import Segments
@@ -44,9 +44,10 @@ class CheckpointPort(Protocol):
 class PartitionLog(AppendableLog):
     """The log of one partition, for its one writer."""
 
-    __slots__ = ("_reset_to", "checkpoints")
+    __slots__ = ("_reset_to", "checkpoints", "recovered")
 
     checkpoints: CheckpointPort | None  # of the log directory
+    recovered: RecoveredBytes  # by its open
     _reset_to: Offset | None  # of a reset that is planned
     # A truncation moves all of these.
     start_offset: Offset
@@ -100,6 +101,7 @@ class PartitionLog(AppendableLog):
         log.start_offset = Offset(min(max(log.start_offset, start_offset), log.end_offset))
         log.high_watermark = log.start_offset
         log.checkpoints = log._reset_to = None
+        log.recovered = loaded.recovered
         if not clean:
             log.recovery_point = Offset(min(recovery_point, log.end_offset))
         return log

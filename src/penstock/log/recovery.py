@@ -48,6 +48,13 @@ logger: Final = logging.getLogger(__name__)
 _BESIDE_A_LOG = (".index", ".timeindex", ".txnindex", END_SUFFIX)
 
 
+class RecoveredBytes(NamedTuple):
+    """What was checked after an unclean stop, and cut off because it was not complete."""
+
+    checked: int = 0
+    cut: int = 0
+
+
 class LoadedLog(NamedTuple):
     """A partition as it is on disk; at least one segment."""
 
@@ -56,6 +63,7 @@ class LoadedLog(NamedTuple):
     producers: ProducerTable
     snapshot_offset: Offset  # how far the producers are in snapshots
     epochs: LeaderEpochs
+    recovered: RecoveredBytes = RecoveredBytes()
 
 
 def load_partition(
@@ -96,7 +104,7 @@ def load_partition(
         epochs = _correct_epochs(epochs, rebuilt, end_offset)
     epochs.cut_start(max(start_offset, segments[0].base_offset))
     _drop_snapshots(folder, snapshots, segments, end_offset)
-    return LoadedLog(segments, end_offset, producers, known_from, epochs)
+    return LoadedLog(segments, end_offset, producers, known_from, epochs, repair.recovered)
 
 
 def _check_start(folder: str, segments: list[Segment], first_base_max: Offset) -> None:
@@ -166,6 +174,7 @@ class _Repair:
         self, interval_bytes: int, recovery_point: Offset, suspects: list[Segment]
     ) -> None:
         self.rebuilt: list[Segment] = []
+        self.recovered = RecoveredBytes()
         self._interval_bytes = interval_bytes
         self._recovery_point = recovery_point  # everything before it was on disk
         self._suspects = suspects
@@ -208,10 +217,15 @@ class _Repair:
         position, end_offset = _index_batches(segment, self._interval_bytes, checked_from)
         self._rebuilt_end = end_offset
         lost_bytes = segment.size_bytes - position
+        if is_suspect:
+            checked, cut = self.recovered
+            self.recovered = RecoveredBytes(checked + segment.size_bytes, cut)
         if lost_bytes == 0 or not (is_suspect or is_last):
             return True
         if end_offset >= self._recovery_point:
             logger.warning("%s: cut %d bytes at %d", segment.log.path, lost_bytes, position)
+            cut_bytes = lost_bytes + sum(each.size_bytes for each in following)
+            self.recovered = RecoveredBytes(self.recovered.checked, cut_bytes)
             _discard(following)  # first: after a kill in between, the next start does both
             segment.log.cut(position)
             return False

@@ -149,6 +149,10 @@ COMPACTION_DIRTY_RATIO: Final[MetricRow] = _gauge(
     "Share of a topic's dirtiest log that was not compacted yet, at the last choice.",
     ("topic",),
 )
+COMPACTION_NOT_SHOWN: Final[MetricRow] = _gauge(
+    "compaction_topics_not_shown",
+    f"Compacted topics without series: more than {TOPICS_MAX} exist.",
+)
 COMPACTION_LAST_RUN: Final[MetricRow] = _gauge(
     "compaction_last_run_timestamp_seconds", "End of the last round of compaction, as Unix time."
 )

@@ -13,7 +13,7 @@ _histogram = partial(MetricRow, Source.HTTP, MetricType.HISTOGRAM)
 
 HTTP_REQUESTS: Final[MetricRow] = _counter(
     "http_requests_total",
-    "Requests by the first segment of the path (others are other) and status.",
+    "Requests by the first segment of the path (others are other). code is 2xx, 3xx, 4xx or 5xx.",
     ("route", "code"),
 )
 HTTP_REQUEST_SECONDS: Final[MetricRow] = _histogram(
@@ -45,7 +45,9 @@ REGISTRY_CACHE_HITS: Final[MetricRow] = _counter(
 )
 
 GATEWAY_COUNTS: Final[MetricRow] = _counter(
-    "gateway_operations_total", "What the gateway did, by operation.", ("operation",)
+    "gateway_operations_total",
+    "What the gateway did. operation is events_fetched, events_quarantined or records_written.",
+    ("operation",),
 )
 
 STREAMS_OPEN: Final[MetricRow] = _gauge("streams_open", "Streams that are open.")

@@ -16,7 +16,8 @@ Every metric of Penstock, generated from the tables in `src/penstock/metrics` by
 `pytest tests/metrics --rewrite`. [Operations](operations/index.md) says how to scrape them, and
 which ones to watch. Known label values start at 0. No label has a value that a client chooses
 freely except names of topics and groups, and those are capped: what is beyond the cap is counted in
-`penstock_broker_topics_not_shown`, `penstock_groups_not_shown` and `penstock_group_lag_not_shown`.
+`penstock_broker_topics_not_shown`, `penstock_compaction_topics_not_shown`,
+`penstock_groups_not_shown` and `penstock_group_lag_not_shown`.
 """
 _SOURCES: Final = {
     Source.EVERY: "Each broker and each HTTP process serves these.",

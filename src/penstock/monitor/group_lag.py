@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.errors import Malformed, Refused
 from penstock.link.aio import AsyncCluster
@@ -24,6 +24,7 @@ GROUPS_AT_ONCE: Final = 8
 READS_MAX: Final = 64  # of batch headers, in one round
 NEAR_END: Final = 64  # so close to the end, only markers may be left
 _PROTOCOLS: Final = frozenset(("consumer", ""))  # others have no offsets
+UnreadKey: TypeAlias = tuple[TopicPartition, Offset]  # a partition, and where a group is in it
 _PEEK: Final = FetchSettings(chunk_bytes=1, wait_ms=0, stall_ms=2000)
 
 
@@ -55,10 +56,10 @@ class GroupPartitionLag(NamedTuple):
 
 
 class FirstUnread(NamedTuple):
-    """The first batch that is not a marker, at or after an offset; at the end if there is none."""
+    """The first batch that is not a marker, at or after an offset."""
 
-    offset: Offset
-    timestamp: Millis
+    offset: Offset  # of the batch; or, without one, everything before is markers
+    timestamp: Millis | None  # of the batch; None: there was none
 
 
 @dataclass(slots=True)
@@ -74,8 +75,8 @@ class GroupLag:
     _samples: defaultdict[TopicPartition, OffsetSamples] = field(
         default_factory=lambda: defaultdict(OffsetSamples)
     )
-    _unread: dict[tuple[TopicPartition, Offset, Offset], FirstUnread] = field(default_factory=dict)
-    _reads: int = 0
+    _unread: dict[UnreadKey, FirstUnread] = field(default_factory=dict)
+    _unreadable: set[UnreadKey] = field(default_factory=set)  # at the last try
 
     async def refresh(self) -> None:
         """One round. OSError, Refused or Malformed if the cluster cannot be asked."""
@@ -92,15 +93,14 @@ class GroupLag:
             del self._samples[partition]
         for partition, end_offset in ends.items():
             self._samples[partition].add(end_offset, now)
-        self._reads = READS_MAX
-        known, self._unread = self._unread, {}
+        await self._find_unread(committed, ends)
         rows: defaultdict[tuple[str, str], Lag] = defaultdict(lambda: NO_LAG)
         by_group: dict[str, dict[TopicPartition, GroupPartitionLag]] = {}
         for group, offsets in committed.items():
             by_group[group] = {}
             for partition, offset in offsets.items():
                 if partition in ends:
-                    lag = await self._lag(partition, offset, ends[partition], known)
+                    lag = self._lag(partition, offset, ends[partition])
                     key = group, partition.topic
                     rows[key] = rows[key].add(lag)
                     by_group[group][partition] = GroupPartitionLag(offset, ends[partition], lag)
@@ -143,27 +143,55 @@ class GroupLag:
             return {}
         return await self.cluster.run(end_offsets(wanted, isolation=Isolation.READ_COMMITTED))
 
-    async def _lag(
+    async def _find_unread(
         self,
-        partition: TopicPartition,
-        offset: Offset,
-        end: Offset,
-        known: Mapping[tuple[TopicPartition, Offset, Offset], FirstUnread],
-    ) -> Lag:
-        if offset >= end:
-            return NO_LAG
-        written_at = self._samples[partition].written_at(offset)
-        if written_at is None or end - offset <= NEAR_END:
-            key = partition, offset, end
+        committed: Mapping[str, Mapping[TopicPartition, Offset]],
+        ends: Mapping[TopicPartition, Offset],
+    ) -> None:
+        """Read batch headers where samples are not enough, within the limit of a round.
+
+        What is known is kept for as long as a group stays there, however far the partition grows.
+        First come offsets below all samples, last those that could not be read the last time.
+        """
+        known, self._unread = self._unread, {}
+        wanted: dict[UnreadKey, tuple[bool, bool]] = {}  # with its place in the order
+        for key in {item for offsets in committed.values() for item in offsets.items()}:
+            partition, offset = key
+            end = ends.get(partition)
+            if end is None or offset >= end:
+                continue
+            is_unknown = self._samples[partition].written_at(offset) is None
+            if not is_unknown and end - offset > NEAR_END:
+                continue
             first = known.get(key)
-            if first is None and self._reads > 0:
-                self._reads -= 1
-                first = await self._first_unread(partition, offset, end)
             if first is not None:
                 self._unread[key] = first
-                offset = first.offset
-                written_at = self._samples[partition].written_at(offset) or first.timestamp
-        return NO_LAG if offset >= end else Lag(end - offset, written_at)
+            if first is None or (first.timestamp is None and first.offset < end):
+                wanted[key] = key in self._unreadable, not is_unknown
+        self._unreadable &= wanted.keys()
+        for key in sorted(wanted, key=wanted.__getitem__)[:READS_MAX]:
+            partition, offset = key
+            begin = self._unread[key].offset if key in self._unread else offset
+            first = await self._first_unread(partition, begin, ends[partition])
+            if first is None:
+                self._unreadable.add(key)
+            else:
+                self._unread[key] = first
+                self._unreadable.discard(key)
+
+    def _lag(self, partition: TopicPartition, offset: Offset, end: Offset) -> Lag:
+        first = self._unread.get((partition, offset))
+        if first is not None:
+            offset = first.offset
+        if offset >= end:
+            return NO_LAG
+        samples = self._samples[partition]
+        written_at = samples.written_at(offset)
+        if written_at is None:  # appended before the oldest sample, whatever its timestamp says
+            written_at = samples.oldest_at
+            if first is not None and first.timestamp is not None and first.timestamp >= 0:
+                written_at = min(written_at, first.timestamp)
+        return Lag(end - offset, written_at)
 
     async def _first_unread(
         self, partition: TopicPartition, offset: Offset, end: Offset
@@ -180,4 +208,4 @@ class GroupLag:
                             return FirstUnread(first, Millis(header.max_timestamp))
         except (OSError, Refused, Malformed):
             return None
-        return FirstUnread(end, self.clock())
+        return FirstUnread(end, None)

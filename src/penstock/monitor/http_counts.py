@@ -1,6 +1,5 @@
 """Counts the requests of an HTTP process by route, in front of all its services."""
 
-from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from time import perf_counter
 from typing import Any, Final, TypeAlias
@@ -25,6 +24,7 @@ ROUTES: Final = frozenset(
         "subjects", "topics", "v1", "v3",
     )
 )  # fmt: skip
+CODES: Final = ("2xx", "3xx", "4xx", "5xx")
 
 
 class HttpCounts:
@@ -32,10 +32,9 @@ class HttpCounts:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._requests: Counter[tuple[str, str]] = Counter(
-            {(route, "200"): 0 for route in (*ROUTES, OTHER, ROOT)}
-        )
-        self._seconds: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(SECONDS))
+        routes = sorted((*ROUTES, OTHER, ROOT))
+        self._requests = {(route, code): 0 for route in routes for code in CODES}
+        self._seconds = {route: Histogram(SECONDS) for route in routes}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI calls it."""
@@ -47,7 +46,7 @@ class HttpCounts:
 
         async def count(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                self._requests[route, str(message["status"])] += 1
+                self._requests[route, f"{message['status'] // 100}xx"] += 1
             await send(message)
 
         try:
@@ -56,8 +55,8 @@ class HttpCounts:
             self._seconds[route].observe(perf_counter() - began_s)
 
     def families(self) -> Iterator[Family]:
-        yield rows.HTTP_REQUESTS, sorted(self._requests.items())
-        seconds = sorted(self._seconds.items())
+        yield rows.HTTP_REQUESTS, list(self._requests.items())
+        seconds = self._seconds.items()
         yield rows.HTTP_REQUEST_SECONDS, [((route,), each) for route, each in seconds]
 
 

@@ -37,6 +37,11 @@ class OffsetSamples:
             half = SAMPLES_MAX // 2
             offsets[:half], times[:half] = offsets[:half:2], times[:half:2]
 
+    @property
+    def oldest_at(self) -> Millis:
+        """When the oldest sample was taken: what is below it was appended before."""
+        return self._times[0]
+
     def written_at(self, offset: Offset) -> Millis | None:
         """About when the record of this offset was appended; None if before all samples."""
         following = bisect_right(self._offsets, offset)

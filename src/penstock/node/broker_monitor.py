@@ -1,7 +1,8 @@
 """The metrics port of a broker process: its metrics and its health.
 
 It is there before the broker, so that a broker that is recovering is alive and not ready. Live: the
-event loop answers. Ready: the logs are recovered, and the cluster counts this broker as alive.
+event loop answers. Ready: the logs are recovered, the cluster counts this broker as alive, and the
+controller answered a heartbeat within the session.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class BrokerMonitor:
 
     def _is_ready(self) -> bool:
         running = self._running
-        if running is None:
+        if running is None or not running.lifecycle.is_in_session:
             return False
         alive = running.broker.cluster.brokers()
         return any(endpoint.node_id == self.settings.node_id for endpoint in alive)

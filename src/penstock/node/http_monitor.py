@@ -19,6 +19,7 @@ from penstock.metrics.responder import in_turns
 from penstock.metrics.text_format import CONTENT_TYPE, Family, write_families
 from penstock.monitor.cluster_watch import ClusterWatch
 from penstock.monitor.http_counts import HttpCounts
+from penstock.monitor.lag_metrics import lag_families
 from penstock.registry.metrics import registry_families
 from penstock.version import __version__
 
@@ -121,14 +122,9 @@ class HttpMonitor:
         if self._counts is not None and self._front is not None:
             yield from self._counts.families()
             yield from registry_families(self._node, self._front, self.cluster.schemas_end)
-        counts = {"events_fetched": 0, **self._gateway.counts}
-        yield rows.GATEWAY_COUNTS, [((name,), count) for name, count in sorted(counts.items())]
+        counts = self._gateway.counts.items()
+        yield rows.GATEWAY_COUNTS, [((name,), count) for name, count in counts]
         if self._streams is not None:
             yield from stream_families(self._streams)
         yield rows.KAFKA_REACHABLE, [((), int(self.cluster.is_reachable))]
-        lag, now = self.cluster.lag, self._clock()
-        shown = list(lag.by_group_and_topic.items())[: rows.LAG_SERIES_MAX]
-        yield rows.GROUP_LAG_RECORDS, [(key, each.records) for key, each in shown]
-        yield rows.GROUP_LAG_SECONDS, [(key, round(each.seconds(now), 3)) for key, each in shown]
-        yield rows.LAG_NOT_SHOWN, [((), len(lag.by_group_and_topic) - len(shown))]
-        yield rows.LAG_UPDATED, [((), lag.updated_at / 1000)]
+        yield from lag_families(self.cluster.lag, self._clock())

@@ -96,6 +96,19 @@ async def recover_logs(
     await asyncio.get_running_loop().run_in_executor(None, recovery.run)
 
 
+def report_recovery(folder: LogDirectory, seconds: float) -> None:
+    """After an unclean stop, one line for the operator, once all partitions are open."""
+    partitions = [name for name in folder.partitions if name != METADATA_PARTITION]
+    if folder.was_clean or not partitions:
+        return
+    recovered = folder.recovered()
+    logger.warning(
+        "recovered after an unclean stop: "
+        "%d partitions, %d bytes checked, %d bytes cut off, %.1f s",
+        *(len(partitions), recovered.checked, recovered.cut, seconds),
+    )
+
+
 def set_strays_aside(folder: LogDirectory, cluster: ClusterState, now: Millis) -> None:
     """A partition on disk that belongs to no topic of the cluster is kept under another name.
 

@@ -18,6 +18,7 @@ from penstock.broker.active_controller import ActiveController
 from penstock.broker.background import start_background
 from penstock.broker.broker import Broker, Endpoint
 from penstock.broker.broker_links import BrokerLinks
+from penstock.broker.cluster_log import ClusterLog
 from penstock.broker.controller_client import ControllerClient
 from penstock.broker.dispatch import Dispatcher
 from penstock.broker.fetch_sessions import FetchSessions
@@ -60,6 +61,7 @@ from penstock.node.metadata_folder import (
     open_metadata,
     recover_logs,
     report_ignored_settings,
+    report_recovery,
     set_strays_aside,
 )
 from penstock.node.record_inspector import Inspector
@@ -134,6 +136,8 @@ class RunningBroker:
         self.follower = MetadataFollower(self.image, self.held, clock=clocks.wall)
         machine = ControllerMachine(controller_view(settings), dict(FEATURES))
         self.controller = ActiveController(machine, self.follower, clocks.moment)
+        cluster_log = ClusterLog(lambda: self.controller.is_active, self.controller.last_step)
+        self.follower.before_batch = cluster_log.note
         self.links = BrokerLinks()
         self.broker = self._build_broker(quotas)
         self.server = Listener(self.broker.dispatcher, self.broker.settings.network)
@@ -291,6 +295,7 @@ class RunningBroker:
             applied_offset=lambda: self.follower.applied.offset,
             is_alone=lambda: self.controller.is_active and len(self.image.state.brokers) == 1,
             interval_ms=Millis(self.settings.values.integer("broker.heartbeat.interval.ms")),
+            session_ms=self._session_ms,
         )
 
     async def _register(self) -> None:
@@ -301,6 +306,7 @@ class RunningBroker:
         if last_epoch >= 0:  # now: if it is killed while it opens the logs, they are still complete
             await self._save_registration(epoch, boot)
         await self.follower.applied_up_to(Offset(epoch + 1))
+        began_s = self.clocks.monotonic_s()
         if not self.folder.was_clean:  # a clean stop leaves none
             set_strays_aside(self.folder, self.image.state, self.clocks.wall())
             await recover_logs(self.folder, self.image.topic_settings, self.clocks.wall())
@@ -311,6 +317,7 @@ class RunningBroker:
         self.reports.start(epoch)
         self.replicas.start(epoch)
         await self.follower.idle()
+        report_recovery(self.folder, self.clocks.monotonic_s() - began_s)
         self.folder.started()
         report_ignored_settings(self.settings.static, self.image.layers.defaults)
         if last_epoch < 0:

@@ -18,6 +18,7 @@ def upkeep_families(upkeep: Upkeep) -> Iterator[Family]:
     )
     ratios = list(upkeep.dirty_ratios.items())[: rows.TOPICS_MAX]
     yield rows.COMPACTION_DIRTY_RATIO, [((topic,), round(ratio, 4)) for topic, ratio in ratios]
+    yield rows.COMPACTION_NOT_SHOWN, [((), len(upkeep.dirty_ratios) - len(ratios))]
     yield rows.COMPACTION_LAST_RUN, [((), max(upkeep.compacted_at, 0) / 1000)]
     yield rows.COMPACTION_REMOVED_BYTES, [((), stats.read_bytes - stats.retained_bytes)]
     yield rows.RETENTION_REMOVED_SEGMENTS, [((), stats.deleted_segments)]

@@ -101,7 +101,7 @@ def decide_register_broker(
         tuple(events),
         notes=(HeartbeatReceived(command.node_id, now.steady, Offset(-1)),),
         replies=(Reply(command.caller, broker.epoch),),
-        story=(Step(_story_key(command.node_id), f"{how} with epoch {{}}", (broker.epoch,)),),
+        story=(Step(broker_story_key(command.node_id), f"{how} with epoch {{}}", (broker.epoch,)),),
     )
 
 
@@ -181,7 +181,7 @@ def decide_heartbeat(
         tuple(events),
         tuple(notes),
         (Reply(command.caller, reply),),
-        story=(Step(_story_key(broker.node_id), word),) if events else (),
+        story=(Step(broker_story_key(broker.node_id), word),) if events else (),
     )
 
 
@@ -201,7 +201,7 @@ def _decide_stop(
             (stopping, *partitions),
             (heartbeat, left),
             (Reply(command.caller, HeartbeatReply(True, False, may_stop=False)),),
-            story=(Step(_story_key(node_id), "stops: its leaders moved away"),),
+            story=(Step(broker_story_key(node_id), "stops: its leaders moved away"),),
         )
     awaited = state.stops_awaited.get(node_id)
     if awaited is None:  # all brokers have yet to apply that its leaders moved away
@@ -227,7 +227,7 @@ def decide_fence(
         return Outcome(replies=(Reply(command.caller, None),))
     fenced = broker._replace(is_fenced=True)
     partitions, left = follow_active(state, settings, [fenced])
-    step = Step(_story_key(broker.node_id), "fenced: {}", (command.reason,))
+    step = Step(broker_story_key(broker.node_id), "fenced: {}", (command.reason,))
     return Outcome((fenced, *partitions), (left,), (Reply(command.caller, None),), story=(step,))
 
 
@@ -240,7 +240,7 @@ def decide_unregister(
         *_without(state, settings, command.node_id, without_lost_replica),
         BrokerRemoved(command.node_id),
     )
-    step = Step(_story_key(command.node_id), "unregistered")
+    step = Step(broker_story_key(command.node_id), "unregistered")
     return Outcome(events, replies=(Reply(command.caller, None),), story=(step,))
 
 
@@ -266,7 +266,9 @@ def decide_tick(state: ClusterState, settings: ControllerSettings, now: Moment) 
     ]
     names = None if ended else state.topics_left
     partitions, left = follow_active(state, settings, ended, names)
-    story = tuple(Step(_story_key(broker.node_id), "fenced: no heartbeat") for broker in ended)
+    story = tuple(
+        Step(broker_story_key(broker.node_id), "fenced: no heartbeat") for broker in ended
+    )
     return Outcome((*ended, *partitions), (left,), story=story)
 
 
@@ -318,5 +320,6 @@ def _without(
     return events_for(changed_partitions(state, settings, without))
 
 
-def _story_key(node_id: NodeId) -> str:
+def broker_story_key(node_id: NodeId) -> str:
+    """The key of a broker's story."""
     return f"broker {node_id}"
