@@ -34,7 +34,7 @@ PAGES = [
     ("/topics/orders/produce", "order_id"),
     ("/groups", "ledger"),
     ("/groups/billing", "classic protocol"),
-    ("/groups/billing/reset", "orders"),
+    ("/groups/billing/reset?to=earliest", "records read again"),
     ("/schemas", "orders-value"),
     ("/schemas/orders-value?from=1&to=3", "Upgrade order"),
     ("/schemas/orders-value/propose", "Starts as version 3"),
