@@ -1,7 +1,7 @@
-"""Pages of the console with 10 000 topics and 1 000 000 records, in headless Chromium.
+"""Pages of the console with many topics and 1 000 000 records, in headless Chromium.
 
-Part of `bench.console`. Times are from the action to the frame that shows the row, asked by the
-place on the screen. Each figure is the slowest of several.
+Part of `bench.console` and `bench.console_kafka`. Times are from the action to the frame
+that shows the row, asked by the place on the screen. Each figure is the slowest of several.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-TOPICS = 10_000
 BATCH = 100  # topics of one request
 RECORDS = 1_000_000
 MILLION = "million"
@@ -35,8 +34,8 @@ FILTER_MS = 100.0
 OFFSET_MS = 300.0
 
 
-def page_figures(bootstrap: str, url: str) -> Iterator[Figure]:
-    """All figures of pages; none without Chromium, with a message."""
+def page_figures(bootstrap: str, url: str, *, topics: int = 10_000) -> Iterator[Figure]:
+    """All figures of pages; none without Chromium, with a message. At least 4 712 topics."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -45,21 +44,21 @@ def page_figures(bootstrap: str, url: str) -> Iterator[Figure]:
     if CHROMIUM is None:
         print("no figures of pages: chromium is not installed (make tools)", file=sys.stderr)
         return
-    create_topics(bootstrap)
+    create_topics(bootstrap, topics)
     write_records(bootstrap)
     with sync_playwright() as playwright:
         browser = launch(playwright)
         page = browser.new_context(viewport=WINDOW).new_page()
-        yield from topics_page(page, f"{url.rstrip('/')}/console/topics?q=many-")
+        yield from topics_page(page, f"{url.rstrip('/')}/console/topics?q=many-", topics)
         yield from records_page(page, f"{url.rstrip('/')}/console/topics/{MILLION}/records")
         browser.close()
 
 
-def create_topics(bootstrap: str) -> None:
-    """Ten thousand with one partition, and one for the records."""
+def create_topics(bootstrap: str, topics: int) -> None:
+    """Many with one partition, and one for the records."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    names = [f"many-{number:05}" for number in range(TOPICS)]
-    for first in range(0, TOPICS, BATCH):
+    names = [f"many-{number:05}" for number in range(topics)]
+    for first in range(0, topics, BATCH):
         batch = [NewTopic(name, 1, 1) for name in names[first : first + BATCH]]
         for topic in admin.create_topics(batch).values():
             topic.result(60)
@@ -77,18 +76,18 @@ def write_records(bootstrap: str) -> None:
     assert producer.flush(120) == 0
 
 
-def topics_page(page: Page, url: str) -> Iterator[Figure]:
+def topics_page(page: Page, url: str, topics: int) -> Iterator[Figure]:
     """The first visit samples the cluster; the others get the last sample."""
     first = open_until_ms(page, url, "many-00000")
-    yield _figure(f"{TOPICS:,} topics, rows in sight, first visit", first, OPEN_MS)
+    yield _figure(f"{topics:,} topics, rows in sight, first visit", first, OPEN_MS)
     visits = [open_until_ms(page, url, "many-00000") for _ in range(VISITS)]
-    yield _figure(f"{TOPICS:,} topics, rows in sight, of {VISITS}", max(visits), OPEN_MS)
+    yield _figure(f"{topics:,} topics, rows in sight, of {VISITS}", max(visits), OPEN_MS)
     times = [
         type_until_ms(page, "Filter topics", text, "many-" if text == "9" else text)
         for text in FILTERS
     ]
-    yield _figure(f"{TOPICS:,} topics, filter to paint, of {len(times)}", max(times), FILTER_MS)
-    yield _nodes(f"{TOPICS:,} topics", page)
+    yield _figure(f"{topics:,} topics, filter to paint, of {len(times)}", max(times), FILTER_MS)
+    yield _nodes(f"{topics:,} topics", page)
 
 
 def records_page(page: Page, url: str) -> Iterator[Figure]:

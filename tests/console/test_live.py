@@ -1,8 +1,10 @@
 """The live socket of pages: overview, tail, errors, and resuming where a page stopped."""
 
 import json
+import socket as sockets
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -96,6 +98,18 @@ def test_an_invalid_message_is_answered_and_the_socket_stays(
     assert wait_for(socket, "error")["error"]["code"] == code
     ask(socket, subscribe="overview")
     wait_for(socket, "overview")
+
+
+def test_a_request_to_another_host_is_refused(live_url: str) -> None:
+    """As a page of another site sends it after its name was bound to this address."""
+    parts = urlsplit(live_url)
+    with (
+        sockets.create_connection((parts.hostname, parts.port)) as connection,
+        pytest.raises(InvalidStatus) as refused,
+        connect(f"ws://evil.example:{parts.port}{parts.path}", sock=connection),
+    ):
+        pass
+    assert refused.value.response.status_code in (400, 403, 421)
 
 
 def test_a_page_of_another_site_is_refused(live_url: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -60,6 +61,30 @@ def test_a_page_that_is_ended_sends_what_is_left() -> None:
         return sent
 
     assert asyncio.run(run()) == [b'{"type":"overview"}']
+
+
+def test_a_page_is_sent_at_most_five_messages_of_a_kind_per_second() -> None:
+    async def run() -> list[float]:
+        loop = asyncio.get_running_loop()
+        sent_s: list[float] = []
+        page = LivePage()
+
+        async def send(message: bytes) -> None:
+            sent_s.append(loop.time())
+
+        sending = asyncio.create_task(page.send_all(send))
+        deadline_s = loop.time() + 1.5
+        while loop.time() < deadline_s:
+            page.offer_records("t", [b"1"], 0, 1.0)
+            await asyncio.sleep(0.01)
+        page.end()
+        await sending
+        return sent_s
+
+    sent_s = asyncio.run(run())
+    assert len(sent_s) > 1
+    gaps_s = [after - before for before, after in pairwise(sent_s)]
+    assert min(gaps_s) > 0.19
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -44,6 +44,7 @@ def test_a_page_at_an_offset_forward_and_backward(
     page = found(http, topic, partitions=[0], from_={"offset": "40"}, limit=3)
     assert offsets(page) == ["40", "41", "42"]
     assert page["stopped"] == "limit"
+    assert page["reached"] == {"partition": 0, "offset": "42", "timestamp": "1700000042000"}
     first = page["records"][0]
     assert first["key"] == {"format": "text", "data": "k40"}
     assert first["value"] == {"format": "json", "data": {"n": 40}}

@@ -1,11 +1,10 @@
 """SQL over topics: fields as columns, limits that hold, and a query that reaches nothing else."""
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx
@@ -16,6 +15,8 @@ from confluent_kafka import Producer
 from penstock.console.routes.sql_routes import field_names
 from penstock.console.sql.run_query import SqlError, run_query
 from penstock.console.sql.sql_request import SqlBody, SqlResult
+from penstock.node.http_process import HttpOptions
+from penstock.node.supervisor import HttpProcess
 from penstock.schemas.model import SchemaText, SchemaType
 from penstock.serde.contract import Contract
 from penstock.serde.serializers import Serializer
@@ -127,6 +128,23 @@ def test_bytes_are_limited_as_decoded_not_as_stored(
     assert part.rows == [[3_000]]
 
 
+def test_limits_on_what_is_read_are_of_all_topics_together(
+    run: Run, penstock: Platform, write: Write
+) -> None:
+    small, large, larger = (penstock.make_topic(stem) for stem in ("small", "large", "larger"))
+    for topic, count in ((small, 2), (large, 40), (larger, 60)):
+        write(topic, [("k", "v" * 100)] * count)
+    tables = [f"select '{topic}' as name from \"{topic}\"" for topic in (larger, small, large)]
+    query = f"select count(*) from ({' union all '.join(tables)})"
+    cut = run(query, limits={"records": 42})
+    assert (cut.rows, cut.truncated) == ([[42]], True)
+    assert cut.scanned == {small: "2 of 2", large: "20 of 40", larger: "20 of 60"}
+    # A chunk is read whole, so each topic with a share of the bytes is; without one it is not.
+    none_left = run(query, limits={"scan_bytes": 1})
+    assert none_left.scanned == {small: "0 of 2", large: "0 of 40", larger: "60 of 60"}
+    assert run(query).rows == [[102]]
+
+
 def test_values_without_a_schema_are_text(run: Run, penstock: Platform, write: Write) -> None:
     topic = penstock.make_topic("plain")
     write(topic, [("a", '{"n": 9007199254740993}'), ("b", None)])
@@ -224,6 +242,21 @@ def test_fields_are_named_without_reading_records(
     assert field_names(SchemaText(kind, text)) == names
 
 
-def test_duckdb_is_not_loaded_by_the_server() -> None:
-    code = "import sys, penstock.node.run_http; sys.exit('duckdb' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_duckdb_is_not_loaded_by_the_server(penstock: Platform) -> None:
+    process = HttpProcess()
+    prefix = penstock.name("no-duckdb")
+    options = HttpOptions(
+        penstock.bootstrap, http_port=0, log_level="WARNING", group=prefix, topic=f"_{prefix}"
+    )
+    process.configure(options)
+    try:
+        with httpx.Client(base_url=str(process.wait_ready()["http"]), timeout=60) as server:
+            for path in ("/console", "/console/static/views/sql.js", "/sql/tables"):
+                assert server.get(path).status_code == 200
+            answer = server.post("/sql", json={"query": "select 42"})
+            assert answer.json()["rows"] == [[42]]
+        files = Path(f"/proc/{process.pid}/maps").read_text()
+        assert "libpython" in files or "python" in files
+        assert "duckdb" not in files
+    finally:
+        process.stop()

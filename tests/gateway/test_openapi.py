@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-PATHS = "^/(topics|consumer-groups|cluster|v3|console|quarantine|pipelines|search)"
+PATHS = "^/(topics|consumer-groups|cluster|v3|console|quarantine|pipelines|search|sql)"
 
 
 def test_the_page_shows_every_path_with_examples(http: httpx.Client) -> None:

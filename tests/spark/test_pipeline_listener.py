@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from penstock.model import Millis
-from penstock.spark import report_pipelines
+from penstock.spark import pipeline_listener, report_pipelines
 from penstock.spark.pipeline_listener import QueryReports
 
 LATEST = {"offsets": {"orders": {"0": 10, "1": 4}}}
@@ -44,6 +44,17 @@ def test_a_report_has_what_spark_says_of_a_trigger() -> None:
     failed = reports.ended("q", "r", "it broke", Millis(80_000))
     assert (failed.state, failed.last_error, failed.name) == ("failed", "it broke", "totals")
     assert reports.ended("unknown", "r", None, Millis(1)).state == "stopped"
+
+
+def test_a_session_reports_once_to_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports: list[str] = []
+    monkeypatch.setattr(
+        pipeline_listener, "report_pipelines", lambda _, bootstrap: reports.append(bootstrap)
+    )
+    first, second = object.__new__(SparkSession), object.__new__(SparkSession)
+    for spark, bootstrap in ((first, "a:1"), (first, "a:1"), (first, "b:1"), (second, "a:1")):
+        pipeline_listener.report_once(spark, bootstrap)
+    assert reports == ["a:1", "b:1", "a:1"]
 
 
 @pytest.mark.slow

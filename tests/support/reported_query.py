@@ -6,7 +6,7 @@ Reads a topic, with a watermark, until the process is killed.
 import sys
 from pathlib import Path
 
-from penstock.spark import report_pipelines, session
+from penstock.spark import session
 
 NAME = "clicks-by-time"
 
@@ -20,8 +20,8 @@ def main(bootstrap: str, topic: str, folder: Path) -> None:
             "spark.ui.enabled": "false",
             "spark.local.dir": str(folder / "local"),
         },
+        report_to=bootstrap,
     )
-    report_pipelines(spark, bootstrap)
     stream = spark.readStream.format("penstock").option("kafka.bootstrap.servers", bootstrap)
     records = stream.option("subscribe", topic).option("startingOffsets", "earliest").load()
     query = (

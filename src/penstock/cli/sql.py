@@ -51,7 +51,7 @@ def sql(
         typer.Option("--reader", help="Version to read a topic as: topic=N; may be repeated."),
     ] = None,
     records: Annotated[
-        int, typer.Option("--records", min=1, help="Most records read of a topic.")
+        int, typer.Option("--records", min=1, help="Most records read, of all topics together.")
     ] = 1_000_000,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Most rows of a table.")] = 1_000,
     bootstrap: Bootstrap = LOCAL_BOOTSTRAP,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from penstock.console.live.live_hub import LiveHub
-from penstock.console.overview import overview_document
+from penstock.console.overview import PENSTOCK, overview_document
 from penstock.console.quarantine_reader import QuarantineReader
 from penstock.console.record_view import RecordDecoder
 from penstock.console.samples.lag_history import LagHistory
@@ -68,7 +68,8 @@ class ConsoleNode:
         sample = await self.sampler.sample()
         self.quarantine.refresh_soon(sample)
         lags, totals = self.lag_of_groups(), self.quarantine.totals()
-        return overview_document(sample, self.sampler, lags, totals, self.clock())
+        kind, now = await self.kind(), self.clock()
+        return overview_document(sample, kind, self.sampler, lags, totals, now)
 
     async def kind(self) -> str:
         """Whose cluster it is: penstock or kafka."""
@@ -101,6 +102,6 @@ def find_kind(routes: Routes) -> Steps[str]:
         resource = ConfigsToDescribe(BROKER_RESOURCE, str(int(node)), [METRICS_KEY])
         request = request_of(DESCRIBE_CONFIGS, DescribeConfigsRequest([resource]), version_min=1)
         response = yield from routes.send_to_any(request)
-        return "penstock" if any(row.configs for row in response.results) else "kafka"
+        return PENSTOCK if any(row.configs for row in response.results) else "kafka"
 
     return (yield from routes.with_retries("describe a broker", attempt, lambda: None))

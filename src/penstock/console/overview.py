@@ -9,26 +9,38 @@ from penstock.model import Millis
 from penstock.monitor.group_lag import Lag
 
 WORST_GROUPS: Final = 10
+PENSTOCK: Final = "penstock"  # the kind of a cluster; others are Apache Kafka
 
 
-def panels(sample: ClusterSurvey) -> dict[str, str]:
+def panels(sample: ClusterSurvey, kind: str, *, has_sql: bool) -> dict[str, str]:
     """How each panel is filled on this cluster."""
     disks = None if sample.sizes is None else sample.sizes.by_broker.values()
     has_disks = disks is not None and any(each.total_bytes >= 0 for each in disks)
+    of_cluster = "unavailable" if sample.cluster is None else "served"
+    of_topics = "unavailable" if sample.topics is None else "served"
     return {
+        "brokers": of_cluster,
+        "controller": of_cluster if kind == PENSTOCK else "unavailable",
+        "partitions": of_topics,
+        "configs": of_topics,
+        "records": of_topics,
+        "histogram": "unavailable" if sample.ends is None else "derived",
         "throughput": "unavailable" if sample.ends is None else "derived",
         "bytes_out": "unavailable",  # no cluster reports it over the Kafka protocol
         "sizes": "unavailable" if sample.sizes is None else "served",
         "disk": "served" if has_disks else "unavailable",
         "groups": "unavailable" if sample.groups is None else "served",
         "lag_seconds": "derived",
+        "schemas": "served",
         "quarantine": "served",
         "pipelines": "served",
+        "sql": "served" if has_sql else "unavailable",
     }
 
 
 def overview_document(
     sample: ClusterSurvey,
+    kind: str,
     sampler: Sampler,
     lags: Mapping[str, Lag],
     quarantine: Sequence[Mapping[str, Any]],
@@ -43,7 +55,7 @@ def overview_document(
         "type": "overview",
         "time": str(sample.at),
         "stale": sampler.failure,
-        "controller": None if sample.cluster is None else sample.cluster.controller_id,
+        "controller": controller_of(sample, kind),
         "brokers": _brokers(sample),
         "topics": len(topics),
         "partitions": len(partitions),
@@ -57,6 +69,13 @@ def overview_document(
         "groups": _worst_groups(sample, lags, now),
         "quarantine": quarantine,
     }
+
+
+def controller_of(sample: ClusterSurvey, kind: str) -> int | None:
+    """None if it is not known: brokers of Apache Kafka name any broker as the controller."""
+    if sample.cluster is None or kind != PENSTOCK or sample.cluster.controller_id < 0:
+        return None
+    return sample.cluster.controller_id
 
 
 def _brokers(sample: ClusterSurvey) -> list[dict[str, Any]]:

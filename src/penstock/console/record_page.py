@@ -23,7 +23,9 @@ _FETCH_BYTES: Final = 64 << 10  # a batch comes whole
 _HEX_BYTES_MAX: Final = 64 << 10  # of a key or value that are shown as bytes
 
 
-async def record_page(node: ConsoleNode, place: TopicPartition, offset: Offset) -> dict[str, Any]:
+async def record_page(
+    node: ConsoleNode, place: TopicPartition, offset: Offset, *, whole: bool = False
+) -> dict[str, Any]:
     """The document of one record; 404 says where the neighbours are."""
     limits = FetchLimits(0, _FETCH_BYTES, _FETCH_BYTES)
     try:
@@ -50,8 +52,8 @@ async def record_page(node: ConsoleNode, place: TopicPartition, offset: Offset) 
             "transactional": header.is_transactional,
         },
         "frame": [_part(each) for each in _frame(view)],
-        "key_hex": _hex(records[0].key),
-        "value_hex": _hex(records[0].value),
+        "key_hex": _hex(records[0].key, whole),
+        "value_hex": _hex(records[0].value, whole),
         "copy": copies(node.gateway.settings.registry_url, node.gateway.bootstrap, view),
     }
 
@@ -87,8 +89,10 @@ def _part(part: Annotation) -> dict[str, Any]:
     }
 
 
-def _hex(content: bytes | None) -> str | None:
-    return None if content is None else content[:_HEX_BYTES_MAX].hex()
+def _hex(content: bytes | None, whole: bool) -> str | None:
+    if content is None:
+        return None
+    return content.hex() if whole else content[:_HEX_BYTES_MAX].hex()
 
 
 def copies(url: str, bootstrap: str, view: RecordView) -> dict[str, str]:

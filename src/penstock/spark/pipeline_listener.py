@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -33,6 +34,7 @@ from penstock.spark.lag import AVERAGE, offsets_behind
 logger: Final = logging.getLogger(__name__)
 
 _QUERIES_MAX: Final = 1_000  # whose last report is kept; then all are forgotten
+_reported: Final[WeakKeyDictionary[SparkSession, set[str]]] = WeakKeyDictionary()
 
 
 def report_pipelines(
@@ -47,6 +49,14 @@ def report_pipelines(
     listener = PipelineListener(properties)
     spark.streams.addListener(listener)
     return listener
+
+
+def report_once(spark: SparkSession, bootstrap: str) -> None:
+    """Report the queries of a session, unless they are reported to this cluster already."""
+    known = _reported.setdefault(spark, set())
+    if bootstrap not in known:
+        report_pipelines(spark, bootstrap)
+        known.add(bootstrap)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from penstock.spark.connections import is_classic
+from penstock.spark.pipeline_listener import report_once
 
 SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -25,11 +26,16 @@ SETTINGS: Final = {
 
 
 def session(
-    name: str = "penstock", *, master: str | None = None, settings: dict[str, str] | None = None
+    name: str = "penstock",
+    *,
+    master: str | None = None,
+    settings: dict[str, str] | None = None,
+    report_to: str | None = None,
 ) -> SparkSession:
     """The running session, or a new one: on `local[*]` unless `master` or Spark's settings differ.
 
-    `settings` are Spark's, and override ours.
+    `settings` are Spark's, and override ours. `report_to` is the address of a Kafka cluster: the
+    console of that cluster shows the session's streaming queries (`report_pipelines`).
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers with the same packages
     builder: Any = SparkSession.builder
@@ -41,6 +47,8 @@ def session(
     spark: SparkSession = builder.getOrCreate()
     _ensure_source(spark)
     activate(spark)
+    if report_to is not None:
+        report_once(spark, report_to)
     return spark
 
 

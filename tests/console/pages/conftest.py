@@ -1,19 +1,23 @@
 """Pages in headless Chromium. Every test fails on an error of the page that it did not expect.
 
 The platform is one for all tests here, with the data of `examples.console_shop`; tests that change
-something use topics and groups of their own.
+something use topics and groups of their own, so their order does not matter. The tests of a module
+with `SERVERS = BOTH_SERVERS` run on Apache Kafka too.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from examples.console_shop import write_shop
-from penstock.testing.platform import Platform
+from penstock.client.pipeline_reports import TOPIC, PipelineReport
+from penstock.testing.platform import APACHE, Platform
 from tests.support.chromium import CHROMIUM, WINDOW, launch
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -28,6 +32,18 @@ document.addEventListener("securitypolicyviolation", (event) =>
 """
 
 OpenPage: TypeAlias = Callable[..., "Page"]
+PENSTOCK = "penstock"
+BOTH_SERVERS = (
+    PENSTOCK,
+    pytest.param(APACHE, marks=[pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(300)]),
+)
+QUERY = PipelineReport("q-1", "run-1", 1_700_000_000_000, "orders-by-city", batch=7, lag=12)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    servers = getattr(metafunc.module, "SERVERS", None)
+    if servers is not None and "console" in metafunc.fixturenames:
+        metafunc.parametrize("console", servers, indirect=True, scope="module")
 
 
 class Watch:
@@ -57,14 +73,42 @@ class Watch:
 
 
 @pytest.fixture(scope="session")
-def console() -> Iterator[Platform]:
-    """A platform with a shop's data."""
-    platform = Platform("pages").start()
-    try:
-        write_shop(platform.bootstrap, platform.registry_url)
-        yield platform
-    finally:
-        platform.stop()
+def shops() -> Iterator[Callable[[str], Platform]]:
+    """Platforms with a shop's data and a pipeline, by server; each is started once."""
+    made: dict[str, Platform] = {}
+
+    def shop(server: str) -> Platform:
+        if server not in made:
+            kafka = APACHE if server == APACHE else None
+            made[server] = platform = Platform("pages", kafka=kafka).start()
+            write_shop(platform.bootstrap, platform.registry_url)
+            report_pipeline(platform.registry_url, QUERY)
+        return made[server]
+
+    yield shop
+    for each in made.values():
+        each.stop()
+
+
+@pytest.fixture(scope="module")
+def console(request: pytest.FixtureRequest, shops: Callable[[str], Platform]) -> Platform:
+    """The platform of a test."""
+    return shops(getattr(request, "param", PENSTOCK))
+
+
+def create_topic(http: httpx.Client, name: str, partitions: int = 1) -> None:
+    """Create a topic if it does not exist: on the second server of a run it may."""
+    answer = http.post("/topics", json={"name": name, "partitions": partitions})
+    assert answer.status_code in (201, 409), answer.text
+
+
+def report_pipeline(url: str, report: PipelineReport) -> None:
+    """Write a report as a listener of Spark does."""
+    key, value = report.record()
+    body = {"key": key.decode(), "value": json.loads(value)}
+    with httpx.Client(base_url=url, timeout=30) as http:
+        create_topic(http, TOPIC)
+        http.post(f"/topics/{TOPIC}/produce", json=body).raise_for_status()
 
 
 @pytest.fixture(scope="module")

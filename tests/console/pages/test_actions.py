@@ -10,9 +10,10 @@ from penstock.serde.errors import Reason
 from penstock.serde.frame import write_prefix
 from penstock.testing.platform import Platform
 from tests.console.conftest import quarantine
-from tests.console.pages.conftest import OpenPage, Watch
+from tests.console.pages.conftest import BOTH_SERVERS, OpenPage, Watch, create_topic
 
 pytestmark = pytest.mark.slow
+SERVERS = BOTH_SERVERS
 WAIT_S = 20
 KEEP_VERDICTS = """() => {
   const verdict = document.querySelector(".verdict");
@@ -35,7 +36,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def make(http: httpx.Client, topic: str, records: int = 0) -> str:
-    http.post("/topics", json={"name": topic, "partitions": 1}).raise_for_status()
+    create_topic(http, topic)
     if records:
         body = {"records": [{"key": f"k{n}", "value": {"n": n}} for n in range(records)]}
         http.post(f"/topics/{topic}/produce", json=body).raise_for_status()
@@ -71,7 +72,11 @@ def test_a_refusal_of_the_server_is_shown_in_the_dialog(open_page: OpenPage, wat
 def test_a_record_is_written_through_the_form_of_its_schema(
     open_page: OpenPage, http: httpx.Client
 ) -> None:
-    page = open_page("/topics/orders/produce")
+    topic = make(http, "formed")
+    latest = http.get("/subjects/orders-value/versions/latest").json()["schema"]
+    path = f"/subjects/{topic}-value/versions"
+    http.post(path, json={"schema": latest}).raise_for_status()
+    page = open_page(f"/topics/{topic}/produce")
     page.get_by_label("order_id").fill("from-a-form")
     page.get_by_label("city").fill("oslo")
     page.get_by_label("cents").fill("9007199254740993")
@@ -160,14 +165,19 @@ def test_offsets_are_reset_after_a_table_of_before_and_after(
     assert committed["offset"] == 0
 
 
-def test_a_list_is_sorted_and_filtered_in_its_address(open_page: OpenPage) -> None:
-    page = open_page("/topics")
-    page.locator(".vrow").first.wait_for()
+def test_a_list_is_sorted_and_filtered_in_its_address(
+    open_page: OpenPage, http: httpx.Client
+) -> None:
+    for number in (3, 9, 5):
+        make(http, f"sorted-{number}", number)
+    page = open_page("/topics?q=sorted-")
+    page.locator(".vrow").nth(2).wait_for()
     page.get_by_role("button", name="Records").click()
     page.get_by_role("button", name="Records").click()
-    assert "clicks" in page.locator(".vrow").first.inner_text()
+    names = [text.split()[0] for text in page.locator(".vrow").all_inner_texts()]
+    assert names == ["sorted-9", "sorted-5", "sorted-3"]
     page.get_by_label("Filter topics").fill("PAY")
-    page.wait_for_url("**/topics?sort=-records&q=PAY")
+    page.wait_for_url("**/topics?q=PAY&sort=-records")
     page.reload()
     page.locator(".vrow").first.wait_for()
     assert [text.split()[0] for text in page.locator(".vrow").all_inner_texts()] == ["payments"]
@@ -270,6 +280,24 @@ def test_rows_of_a_query_are_shown_and_errors_too(open_page: OpenPage, watch: Wa
     page.get_by_label("Query").fill("select nothing from payments")
     page.get_by_role("button", name="Run").click()
     page.get_by_text("The query failed.").wait_for()
+
+
+def test_a_query_reads_a_range_of_offsets_or_times(open_page: OpenPage, http: httpx.Client) -> None:
+    topic = make(http, "ranged", 10)
+    page = open_page(f"/sql?q=select%20count(*)%20as%20n%20from%20{topic}&from=3&until=7")
+    page.locator(".vrow", has_text="4").wait_for()
+    assert page.get_by_label("From: offset").input_value() == "3"
+    page.get_by_label("Until", exact=True).select_option("The end")
+    page.get_by_role("button", name="Run").click()
+    page.locator(".vrow", has_text="7").wait_for()
+    page.get_by_label("From", exact=True).select_option("Time")
+    page.get_by_label("From: time").fill("2100-01-01T00:00:00")
+    page.get_by_role("button", name="Run").click()
+    page.locator(".vrow", has_text="0").wait_for()
+    assert "from=%404102444800000" in page.url
+    page.reload()
+    page.locator(".vrow", has_text="0").wait_for()
+    assert page.get_by_label("From: time").input_value().startswith("2100-01-01T00:00")
 
 
 def test_a_bad_filter_says_where_it_is_wrong(open_page: OpenPage, watch: Watch) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.console.pages.conftest import BOTH_SERVERS
 from tests.support.page_measures import NODES_MAX, node_count
 
 if TYPE_CHECKING:
@@ -17,29 +18,30 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe i
 
 pytestmark = pytest.mark.slow
 
+SERVERS = BOTH_SERVERS
 # An address and a text that only its data can show.
 PAGES = [
-    ("", "controller 1"),
+    ("", "billing"),
     ("/topics", "customers"),
     ("/topics/orders/records", "customer-"),
     ("/topics/orders/records?partition=1&open=1%3A20", "schema id 3"),
     ("/topics/orders/records?partition=1&open=1%3A20&tab=bytes", "payload"),
     ("/topics/orders/records?partition=1&open=1%3A20&tab=copy", "penstock consume"),
-    ("/topics/orders/live", "Waiting for"),
+    ("/topics/orders/live", "penstock produce orders"),
     ("/topics/orders/partitions", "average one"),
     ("/topics/orders/config", "cleanup.policy"),
     ("/topics/orders/groups", "billing"),
     ("/topics/orders/produce", "order_id"),
     ("/groups", "ledger"),
     ("/groups/billing", "classic protocol"),
-    ("/groups/billing/reset", "Show before and after"),
+    ("/groups/billing/reset?to=earliest", "records read again"),
     ("/schemas", "orders-value"),
     ("/schemas/orders-value?from=1&to=3", "Upgrade order"),
     ("/schemas/orders-value/propose", "Starts as version 3"),
     ("/quarantine", "unknown_schema"),
     ("/quarantine/orders", "32767"),
     ("/sql?q=select%20count(*)%20as%20n%20from%20payments", "1 row in"),
-    ("/pipelines", "No pipeline has reported."),
+    ("/pipelines", "orders-by-city"),
     ("/nothing", "There is no such page"),
 ]
 

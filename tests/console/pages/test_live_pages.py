@@ -9,7 +9,7 @@ import pytest
 
 from penstock.node.http_process import HttpOptions
 from penstock.node.supervisor import HttpProcess
-from tests.console.pages.conftest import OpenPage, Watch
+from tests.console.pages.conftest import BOTH_SERVERS, OpenPage, Watch, create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.testing.platform import Platform
 
 pytestmark = pytest.mark.slow
+SERVERS = BOTH_SERVERS
 TABS = 20
 
 
@@ -29,8 +30,7 @@ class Writer:
         self.topic = topic
         self._http = httpx.Client(base_url=url, timeout=30)
         self._written = 0
-        body = {"name": topic, "partitions": 1}
-        self._http.post("/topics", json=body).raise_for_status()
+        create_topic(self._http, topic)
 
     def write(self, count: int) -> None:
         numbers = range(self._written, self._written + count)

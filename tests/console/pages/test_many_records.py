@@ -1,5 +1,7 @@
 """A million records in one partition: any offset is one step away, with few nodes in the page."""
 
+from collections.abc import Iterator
+
 import pytest
 from confluent_kafka import Producer as PlainProducer
 
@@ -9,6 +11,14 @@ from tests.support.page_measures import NODES_MAX, node_count, row_at, type_unti
 
 pytestmark = pytest.mark.slow
 RECORDS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def console() -> Iterator[Platform]:
+    """A platform of its own: so much would be in the way of other tests."""
+    platform = Platform("many").start()
+    yield platform
+    platform.stop()
 
 
 @pytest.fixture(scope="module")

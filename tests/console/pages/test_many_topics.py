@@ -1,5 +1,7 @@
 """Ten thousand topics in the list: only the rows in sight are in the page."""
 
+from collections.abc import Iterator
+
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -11,6 +13,14 @@ from tests.support.page_measures import NODES_MAX, node_count, row_at, type_unti
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 TOPICS = 10_000
 BATCH = 500
+
+
+@pytest.fixture(scope="module")
+def console() -> Iterator[Platform]:
+    """A platform of its own: so much would be in the way of other tests."""
+    platform = Platform("many").start()
+    yield platform
+    platform.stop()
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from examples.console_shop import write_shop
 from penstock.node.http_process import HttpOptions
 from penstock.node.supervisor import HttpProcess
 from penstock.testing.platform import APACHE, Platform
 from tests.console.pages.conftest import Watch
-from tests.console.pages.test_every_page import PAGES, check_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from playwright.sync_api import BrowserContext
 
@@ -31,7 +29,7 @@ def test_a_server_that_refuses_changes_shows_no_button_for_one(
     try:
         page = contexts("light").new_page()
         watch.add(page)
-        page.goto(f"{url}/console/topics")
+        page.goto(f"{url}/console/topics?q=payments")
         page.get_by_text("Read only").wait_for()
         page.locator(".vrow", has_text="payments").click()
         page.locator(".vrow", has_text="o-00749").click()
@@ -44,32 +42,18 @@ def test_a_server_that_refuses_changes_shows_no_button_for_one(
     assert watch.problems == []
 
 
-@pytest.fixture
-def apache() -> Iterator[Platform]:
-    platform = Platform("pages", kafka=APACHE).start()
-    try:
-        write_shop(platform.bootstrap, platform.registry_url)
-        yield platform
-    finally:
-        platform.stop()
-
-
 @pytest.mark.interop
-@pytest.mark.timeout(600)
-def test_every_page_shows_a_cluster_of_apache_kafka(
-    apache: Platform, contexts: Callable[[str], BrowserContext]
+@pytest.mark.timeout(300)
+def test_a_cluster_of_apache_kafka_says_what_it_does_not_tell(
+    shops: Callable[[str], Platform], contexts: Callable[[str], BrowserContext]
 ) -> None:
-    url = apache.registry_url.rstrip("/")
+    url = shops(APACHE).registry_url.rstrip("/")
     watch = Watch(url)
-    for theme in ("light", "dark"):
-        page = contexts(theme).new_page()
-        watch.add(page)
-        for path, text in PAGES:
-            page.goto(f"{url}/console{path}")
-            page.locator("main").get_by_text(text).first.wait_for()
-            check_page(page)
+    page = contexts("light").new_page()
+    watch.add(page)
     page.goto(f"{url}/console")
     page.get_by_text("Apache Kafka").wait_for()
     page.get_by_text("Derived from the offsets of all partitions.").wait_for()
     page.get_by_text("out: not available").wait_for()
+    page.get_by_text("controller: not available").wait_for()
     assert watch.problems == []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from tests.console.pages.conftest import create_topic
 from tests.support.reported_query import NAME
 
 if TYPE_CHECKING:
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(800)]
 START_MS = 300_000  # for Spark, on a machine that may be busy
 STALE_MS = 90_000
+READ = "read-by-spark"
 
 
 @pytest.fixture
 def query(console: Platform, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The process of a query over the clicks of the shop."""
+    """The process of a query over a topic."""
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java 17 or newer (make java)")
-    arguments = (console.bootstrap, "clicks", str(tmp_path))
+    with httpx.Client(base_url=console.registry_url) as http:
+        create_topic(http, READ)
+    arguments = (console.bootstrap, READ, str(tmp_path))
     command = [sys.executable, "-m", "tests.support.reported_query", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     yield process
@@ -59,8 +63,9 @@ def until_progressed(url: str) -> dict[str, Any]:
     clicks = {"records": [{"key": f"v{n}", "value": {"page": "/"}} for n in range(50)]}
     deadline_s = time.monotonic() + START_MS / 1000
     while True:
-        httpx.post(f"{url}/topics/clicks/produce", json=clicks).raise_for_status()
-        (shown,) = httpx.get(f"{url}/pipelines").json()["pipelines"]
+        httpx.post(f"{url}/topics/{READ}/produce", json=clicks).raise_for_status()
+        rows = httpx.get(f"{url}/pipelines").json()["pipelines"]
+        (shown,) = (row for row in rows if row["name"] == NAME)
         if (shown["watermark"] or "") > "2020" and shown["processed_rate"]:
             report: dict[str, Any] = shown
             return report

@@ -21,15 +21,15 @@ def overview_routes(node: ConsoleNode) -> APIRouter:
         offsets), or `unavailable`.
         """
         sample = await node.sampler.sample()
-        cluster = sample.cluster
+        cluster, kind, has_sql = sample.cluster, await node.kind(), is_installed("sql")
         return json_response(
             {
                 "version": __version__,
                 "read_only": node.options.read_only,
                 "cluster_id": None if cluster is None else cluster.cluster_id,
-                "kind": await node.kind(),
-                "sql": is_installed("sql"),
-                "panels": panels(sample),
+                "kind": kind,
+                "sql": has_sql,
+                "panels": panels(sample, kind, has_sql=has_sql),
             }
         )
 

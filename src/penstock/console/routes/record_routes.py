@@ -31,6 +31,7 @@ _RESULT: Final = {
     "total": "1000000",
     "matched": "0",
     "stopped": "scan_max",
+    "reached": {"partition": 0, "offset": "199999", "timestamp": "1700000000000"},
     "cursor": "WyJmb3J3YXJkIiwi…",
 }
 
@@ -55,7 +56,8 @@ def record_routes(node: ConsoleNode) -> APIRouter:
         """Search the records of a topic by a filter, merged by time.
 
         `scanned` of `total` offsets were looked at since the search began, and `stopped` says why
-        it stopped: `limit`, `scan_max`, `time`, or `end`. Send `{"from": {"cursor": …}}` with the
+        it stopped: `limit`, `scan_max`, `time`, or `end`; `reached` is the last record that was
+        looked at. Send `{"from": {"cursor": …}}` with the
         same filter to go on.
         """
         body = await read_document(request, SearchBody, BODY_BYTES_MAX)
@@ -64,11 +66,14 @@ def record_routes(node: ConsoleNode) -> APIRouter:
 
     @router.get("/topics/{topic}/partitions/{partition}/records/{offset}")
     async def read_record(
-        topic: TopicName, partition: int, offset: Annotated[int, Path(ge=0, le=INT_64_MAX)]
+        topic: TopicName,
+        partition: int,
+        offset: Annotated[int, Path(ge=0, le=INT_64_MAX)],
+        whole: Annotated[bool, Query(description="all bytes of a large key and value")] = False,
     ) -> Response:
         """One record: decoded, its bytes with their meaning, and as other tools read it."""
         (place,) = await topic_places(gateway, topic, [partition])
-        return json_response(await record_page(node, place, Offset(offset)))
+        return json_response(await record_page(node, place, Offset(offset), whole=whole))
 
     return router
 

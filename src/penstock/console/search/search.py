@@ -25,6 +25,7 @@ from penstock.gateway.gateway_node import GatewayNode
 from penstock.link.offsets import Isolation, end_offsets, list_offsets, start_offsets
 from penstock.link.topic_admin import partition_count
 from penstock.model import NO_OFFSET, Millis, Offset, TopicPartition
+from penstock.protocol.records import Record
 
 LIMIT_MAX: Final = 500
 SCAN_MAX: Final = 1_000_000  # offsets that one request looks at
@@ -56,6 +57,7 @@ class _Found(NamedTuple):
     records: list[dict[str, Any]]
     size_bytes: int
     stopped: str | None
+    reached: tuple[int, Record] | None = None  # the last record that was looked at
 
 
 async def search(
@@ -90,8 +92,14 @@ async def search(
         "total": str(progress.total),
         "matched": str(progress.matched),
         "stopped": found.stopped,
+        "reached": None if found.reached is None else _place(*found.reached),
         "cursor": None if scan.is_finished() else write_cursor(progress, body.filter),
     }
+
+
+def _place(partition: int, record: Record) -> dict[str, Any]:
+    offset, at = str(record.offset), str(record.timestamp)
+    return {"partition": partition, "offset": offset, "timestamp": at}
 
 
 def _filter(text: str) -> Expression | None:
@@ -112,20 +120,20 @@ class _Turn(NamedTuple):
 
     def run(self, scan: MergedScan, found: _Found) -> _Found:
         """Look at what was read. Runs in a thread."""
-        records, size_bytes = found.records, found.size_bytes
+        records, size_bytes, reached = found.records, found.size_bytes, found.reached
         while (following := scan.next()) is not None:
-            partition, record = following
+            reached = partition, record = following
             view = RecordView(self.decoder, TopicPartition(self.topic, partition), record)
             if self.expression is None or matches(self.expression, view):
                 records.append(view.document())
                 size_bytes += view.size_bytes
                 if len(records) >= self.limit or size_bytes >= PAGE_BYTES_MAX:
                     stopped = "end" if scan.is_finished() else "limit"
-                    return _Found(records, size_bytes, stopped)
+                    return _Found(records, size_bytes, stopped, reached)
         if scan.is_finished():
-            return _Found(records, size_bytes, "end")
+            return _Found(records, size_bytes, "end", reached)
         is_over = sum(row.left for row in scan.ranges()) <= self.least_left
-        return _Found(records, size_bytes, "scan_max" if is_over else None)
+        return _Found(records, size_bytes, "scan_max" if is_over else None, reached)
 
 
 async def _start(node: GatewayNode, topic: str, body: SearchBody) -> SearchCursor:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.client.registry import Registry
 from penstock.console.page_values import page_value
 from penstock.console.sql.sql_request import SqlBody, SqlFailure, SqlLimits, SqlResult
-from penstock.console.sql.topic_table import TopicRange, TopicTable, read_topic
+from penstock.console.sql.topic_table import TopicRange, TopicTable, read_topics
 from penstock.errors import ErrorCode, Refused
 from penstock.extras import require
 from penstock.link.blocking import BlockingCluster
@@ -135,16 +135,11 @@ def _read_tables(
             Registry(registry_url, client=CLIENT, attempts=2) as registry,
         ):
             topics = {row.name for row in cluster.run(describe_topics())}
-            return {
-                name: read_topic(
-                    cluster,
-                    registry,
-                    TopicRange(name, body.from_, body.until, body.reader.get(name)),
-                    body.limits,
-                )
-                for name in sorted(named)
-                if name in topics
-            }
+            wanted = [
+                TopicRange(name, body.from_, body.until, body.reader.get(name))
+                for name in sorted(named & topics)
+            ]
+            return read_topics(cluster, registry, wanted, body.limits)
     except Refused as refusal:
         is_request = refusal.code is ErrorCode.invalid_request
         status = 400 if is_request else 503

@@ -14,14 +14,19 @@ Place = Literal["earliest", "latest"] | dict[str, str | int]
 
 
 class SqlLimits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a query may cost; what is beyond is left out and reported, or ends the query."""
+    """What a query may cost; what is beyond is left out and reported, or ends the query.
+
+    `records` and `scan_bytes` are of all topics together.
+    """
 
     rows: Annotated[int, msgspec.Meta(ge=1, le=ROWS_MAX)] = 1_000  # of the result
     result_bytes: Annotated[int, msgspec.Meta(ge=1, le=32 << 20)] = 8 << 20
-    records: Annotated[int, msgspec.Meta(ge=1, le=RECORDS_MAX)] = 1_000_000  # read of a topic
-    scan_bytes: Annotated[int, msgspec.Meta(ge=1, le=SCAN_BYTES_MAX)] = 256 << 20  # decoded
-    memory_mb: Annotated[int, msgspec.Meta(ge=16, le=4096)] = 512  # of DuckDB
-    seconds: Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)] = 30.0
+    records: Annotated[int, msgspec.Meta(ge=1, le=RECORDS_MAX)] = 1_000_000  # read
+    scan_bytes: Annotated[int, msgspec.Meta(ge=1, le=SCAN_BYTES_MAX)] = (
+        256 << 20
+    )  # of them, decoded
+    memory_mb: Annotated[int, msgspec.Meta(ge=16, le=4096)] = 512  # of DuckDB, beside the records
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)] = 30.0  # after its start
 
 
 class SqlBody(msgspec.Struct, forbid_unknown_fields=True):

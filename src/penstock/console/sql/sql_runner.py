@@ -13,7 +13,7 @@ from penstock.gateway.errors import GatewayError, not_found, too_many
 
 RUNNING_MAX: Final = 2
 _COMMAND: Final = (sys.executable, "-m", "penstock.console.sql.sql_worker")
-_START_S: Final = 5.0  # for Python and DuckDB to load
+START_S: Final = 5.0  # for Python and DuckDB to load
 
 
 class SqlRunner:
@@ -67,7 +67,7 @@ class SqlRunner:
         request = msgspec.json.encode(WorkerRequest(self._kafka, self._registry_url, body))
         seconds = body.limits.seconds
         try:
-            async with asyncio.timeout(seconds + _START_S):
+            async with asyncio.timeout(seconds + START_S):
                 output, errors = await worker.communicate(request)
         except TimeoutError:
             message = f"the query took longer than {seconds:g} s and was stopped"

@@ -7,7 +7,7 @@ A value that cannot be read is a row of nulls with `_error`. Values without a sc
 `value`, as text if all of them are. A key is text if all of them are.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -46,6 +46,7 @@ class TopicTable(NamedTuple):
     table: pa.Table
     scanned: int
     total: int
+    size_bytes: int = 0  # decoded
 
 
 class TopicRange(NamedTuple):
@@ -57,19 +58,55 @@ class TopicRange(NamedTuple):
     version: int | None
 
 
-def read_topic(
-    cluster: BlockingCluster, registry: Registry, wanted: TopicRange, limits: SqlLimits
+class _Plan(NamedTuple):
+    """The offsets of a topic that a query asks for."""
+
+    wanted: TopicRange
+    ranges: Mapping[TopicPartition, tuple[Offset, Offset]]
+
+    @property
+    def total(self) -> int:
+        return sum(end - start for start, end in self.ranges.values())
+
+
+class _Share(NamedTuple):
+    """What one topic may use of the limits of its query."""
+
+    records: int
+    size_bytes: int
+
+
+def read_topics(
+    cluster: BlockingCluster, registry: Registry, wanted: Sequence[TopicRange], limits: SqlLimits
+) -> dict[str, TopicTable]:
+    """Read until the ranges or the limits end. Refused if a range is not valid.
+
+    The limits hold for all topics together. The smallest topic is read first, and each may use an
+    equal share of what is left, so that a large one does not leave the others without records.
+    """
+    plans = [_Plan(each, _ranges(cluster, each)) for each in wanted]
+    records, size_bytes = limits.records, limits.scan_bytes
+    tables: dict[str, TopicTable] = {}
+    for plan in sorted(plans, key=lambda plan: plan.total):
+        waiting = len(plans) - len(tables)
+        share = _Share(records // waiting, size_bytes // waiting)
+        table = _read_topic(cluster, registry, plan, share)
+        records -= table.scanned
+        size_bytes = max(0, size_bytes - table.size_bytes)
+        tables[plan.wanted.topic] = table
+    return tables
+
+
+def _read_topic(
+    cluster: BlockingCluster, registry: Registry, plan: _Plan, share: _Share
 ) -> TopicTable:
-    """Read until the range or the limits end. Refused if the range is not valid."""
-    ranges = _ranges(cluster, wanted)
-    total = sum(end - start for start, end in ranges.values())
-    reader = _value_reader(registry, wanted)
+    reader = _value_reader(registry, plan.wanted)
     batches: list[pa.RecordBatch] = []
     scanned = size_bytes = 0
-    for place, (start, end) in ranges.items():
-        last = Offset(min(end, start + max(0, limits.records - scanned)))
+    for place, (start, end) in plan.ranges.items():
+        last = Offset(min(end, start + max(0, share.records - scanned)))
         position = start
-        if last > start and size_bytes < limits.scan_bytes:
+        if last > start and size_bytes < share.size_bytes:
             for chunk in cluster.stream(fetch_range(place, start, last, settings=_FETCH)):
                 pages = open_pages(
                     chunk.records, start_offset=position, end_offset=last, aborted=chunk.aborted
@@ -79,10 +116,10 @@ def read_topic(
                 position = min(last, chunk.end_offset)
                 # Decoded, because a compressed topic may take many times the memory.
                 size_bytes += sum(batch.nbytes for batch in read)
-                if size_bytes >= limits.scan_bytes:
+                if size_bytes >= share.size_bytes:
                     break
         scanned += position - start
-    return TopicTable(_table(batches, reader), scanned, total)
+    return TopicTable(_table(batches, reader), scanned, plan.total, size_bytes)
 
 
 def _ranges(

@@ -14,7 +14,7 @@ const POINTS_MAX = 720;
 const FULL_SHARE = 0.85;
 
 export function show({ signal, info }) {
-  const tiles = makeTiles();
+  const tiles = makeTiles(info);
   const brokers = panel("Brokers");
   const throughput = panel("Throughput");
   const groups = panel("Groups by lag");
@@ -51,7 +51,7 @@ export function show({ signal, info }) {
   return { title: "Overview", node };
 }
 
-function makeTiles() {
+function makeTiles(info) {
   const figures = {};
   const tile = (name, label) => {
     const figure = h("div", { class: "figure" });
@@ -68,7 +68,9 @@ function makeTiles() {
     tile("brokers", "Brokers"), tile("offline", "Offline partitions"), tile("under", "Under-replicated"),
     tile("records", "Records in"), tile("bytes", "Bytes in"), tile("topics", "Topics"));
   const update = (state) => {
-    figures.brokers(count(state.brokers.length), state.controller === null ? "no controller" : `controller ${state.controller}`, state.controller === null ? "bad" : "");
+    const hidden = info.panels.controller === "unavailable";
+    const noted = hidden ? "controller: not available" : state.controller === null ? "no controller" : `controller ${state.controller}`;
+    figures.brokers(count(state.brokers.length), noted, state.controller === null && !hidden ? "bad" : "");
     figures.offline(count(state.offline), state.offline ? "cannot be read or written" : "all have a leader", state.offline ? "bad" : "good");
     figures.under(count(state.under_replicated), state.under_replicated ? "replicas are missing" : "all replicas in sync", state.under_replicated ? "warn" : "good");
     figures.records(rate(state.rates.records_in), "records per second");

@@ -34,7 +34,7 @@ export function show(context) {
     load: (signal) => read("/pipelines", signal),
     render: ({ pipelines }) => panel("", pipelines.length
       ? plainTable("Pipelines", COLUMNS, pipelines)
-      : empty("No pipeline has reported.", "A Spark session reports the progress of its queries after this call:", "penstock.spark.report_pipelines(spark, bootstrap)")),
+      : empty("No pipeline has reported.", "A Spark session reports its streaming queries if it is made so; your own session does by report_pipelines(spark, bootstrap):", 'penstock.spark.session("orders", report_to="HOST:PORT")' )),
   });
   const note = h("p", { class: "muted" }, "A query that is silent for three triggers is stale.");
   return { title: "Pipelines", node: h("div", { class: "page" }, h("div", { class: "title" }, h("h1", null, "Pipelines")), note, holder.node) };

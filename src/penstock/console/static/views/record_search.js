@@ -5,7 +5,7 @@
 
 import { path, post } from "../api.js";
 import { fill, h } from "../dom.js";
-import { count, plural } from "../format.js";
+import { count, plural, time } from "../format.js";
 import { empty } from "../states.js";
 import { VirtualTable } from "../table.js";
 import { RECORD_COLUMNS, recordId } from "./record_columns.js";
@@ -13,6 +13,8 @@ import { RECORD_COLUMNS, recordId } from "./record_columns.js";
 const PAGE = 100;
 const ROWS_MAX = 20_000;
 const NEAR_ROWS = 20;
+// Why the server ended a request; the list asks again by itself until its page is full.
+const REASONS = { limit: "with a full page", time: "at its time limit", scan_max: "at its limit of offsets" };
 
 export class RecordSearch {
   /**
@@ -106,7 +108,10 @@ export class RecordSearch {
       parts.push(`Scanned ${count(last.scanned)} of ${plural(last.total, "offset")} (${share} %)`);
       if (this.request.filter) parts.push(`${count(last.matched)} matched`);
       if (this.ended) parts.push("everything in the range was scanned");
-      else if (!this.running) parts.push(this.paused ? "stopped" : "more below");
+      else {
+        if (last.reached) parts.push(`at partition ${last.reached.partition}, offset ${count(last.reached.offset)} of ${time(last.reached.timestamp)}`);
+        if (!this.running) parts.push(this.paused ? "stopped" : "more below", `the last request ended ${REASONS[last.stopped] ?? last.stopped}`);
+      }
     }
     const button = this.running
       ? h("button", { class: "small", onclick: () => this.stop() }, "Stop")

@@ -69,6 +69,7 @@ function form(context, group, found) {
     });
   }
 
+  if (["earliest", "latest"].includes(context.query.get("to"))) showPreview(); // all that it needs is in the address
   const choose = panel("", busy, h("div", { class: "form-row" }, field("Topic", topic), field("Read next", target), atField, shiftField),
     h("button", { class: "primary", onclick: showPreview }, "Show before and after"));
   return h("div", { class: "stack" }, choose, preview);

@@ -1,7 +1,7 @@
 // SQL over the records of topics: editor, result, download.
 
 import { ApiError, path, post, read, remove } from "../api.js";
-import { field } from "../dialog.js";
+import { field, select } from "../dialog.js";
 import { fill, h } from "../dom.js";
 import { count, fromInputTime, inputTime, plural, zoneName } from "../format.js";
 import { empty, failed } from "../states.js";
@@ -10,7 +10,7 @@ import { VirtualTable } from "../table.js";
 export function show(context) {
   const { query, setQuery, signal } = context;
   let running = null;
-  const editor = h("textarea", { rows: "6", spellcheck: "false", "aria-label": "Query", "data-slash": true, value: query.get("q"), placeholder: 'select key, count(*) from "orders" group by key order by 2 desc' });
+  const editor = h("textarea", { rows: "6", spellcheck: "false", "aria-label": "Query", "data-slash": true, value: query.get("q"), placeholder: 'select _key, count(*) from "orders" group by _key order by 2 desc' });
   const range = rangeFields(query);
   const run = h("button", { class: "primary", onclick: () => start() }, "Run");
   const stop = h("button", { hidden: true, onclick: () => cancel() }, "Cancel");
@@ -88,11 +88,11 @@ export function show(context) {
 
 /** Which records are read, and as which version of their schema. */
 function rangeFields(query) {
-  const times = ["from", "until"].map((name) => h("input", { type: "datetime-local", step: "1", value: query.get(name) ? inputTime(query.get(name)) : "" }));
+  const bounds = [bound("From", "The first record", query.get("from")), bound("Until", "The end", query.get("until"))];
   const reader = h("input", { type: "text", class: "mono", value: query.get("reader"), placeholder: "orders=2", autocomplete: "off", spellcheck: "false" });
-  const chosen = () => Object.fromEntries(["from", "until"].map((name, i) => [name, fromInputTime(times[i].value)]));
+  const chosen = () => ({ from: bounds[0].text(), until: bounds[1].text() });
   const body = () => {
-    const sent = Object.entries(chosen()).filter(([, ms]) => ms).map(([name, ms]) => [name, { time: ms }]);
+    const sent = Object.entries(chosen()).filter(([, text]) => text).map(([name, text]) => [name, text.startsWith("@") ? { time: text.slice(1) } : { offset: text }]);
     const versions = reader.value.split(",").map((each) => each.trim()).filter(Boolean).map((each) => {
       const [topic, version] = each.split("=");
       if (!/^\d+$/.test(version ?? "")) throw new ApiError(0, "invalid", `"${each}" is not topic=version.`);
@@ -102,9 +102,29 @@ function rangeFields(query) {
   };
   const isSet = ["from", "until", "reader"].some((name) => query.get(name));
   const node = h("details", { class: "range", open: isSet }, h("summary", null, "Range and reader schema"),
-    h("div", { class: "form-row" }, field(`From (${zoneName()})`, times[0]), field("Until", times[1]),
-      field("Read as version", reader, "topic=version, several with commas; else as each record was written")));
+    h("div", { class: "form-row" }, bounds.map((each) => each.node),
+      field("Read as version", reader, "topic=version, several with commas; else the latest version")));
   return { node, body, query: () => ({ ...chosen(), reader: reader.value.trim() }) };
+}
+
+/** An end of the range. Its text is an offset, a time in ms after @, or empty, as `penstock sql` takes them. */
+function bound(label, none, start) {
+  const isTime = start?.startsWith("@");
+  const kind = select([["", none], ["offset", "Offset"], ["time", "Time"]], start ? (isTime ? "time" : "offset") : "");
+  const offset = h("input", { inputmode: "numeric", class: "offset", "aria-label": `${label}: offset`, value: isTime ? "" : start });
+  const at = h("input", { type: "datetime-local", step: "0.001", "aria-label": `${label}: time (${zoneName()})`, value: isTime ? inputTime(start.slice(1)) : "" });
+  const show = () => {
+    offset.hidden = kind.value !== "offset";
+    at.hidden = kind.value !== "time";
+  };
+  kind.addEventListener("change", show);
+  show();
+  const text = () => {
+    if (kind.value === "time") return at.value && `@${fromInputTime(at.value)}`;
+    return kind.value === "offset" ? offset.value.replace(/[,\s]/g, "") : "";
+  };
+  const hint = label === "From" ? "Of each partition" : "Exclusive";
+  return { node: h("div", { class: "row bound" }, field(label, kind, hint), offset, at), text };
 }
 
 async function showTables(place, signal, insert) {
