@@ -20,8 +20,10 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def test_a_quick_run_confirms_its_claims(name: str, tmp_path: Path) -> None:
     done = run(name, "--scale", "quick", "--report-speed", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / f"{name}.json").exists()
-    assert (tmp_path / f"{name}.md").exists()
+    assert (tmp_path / f"{name}-quick.json").exists()
+    page = (tmp_path / f"{name}-quick.md").read_text()
+    assert f"`penstock lab {name} --seed 1 --scale quick --fraction 1.0 --brokers 1`" in page
+    assert "1 of 1 done in " in done.stdout
 
 
 @pytest.mark.slow

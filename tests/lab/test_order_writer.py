@@ -3,17 +3,21 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
 
 from penstock.client.consumer import Consumer
 from penstock.client.registry import Registry
+from penstock.lab import order_writer
 from penstock.lab.lab_platform import LabError
 from penstock.lab.order_fleet import write_orders
 from penstock.lab.order_writer import OrderPlan, OrderWriter
 from penstock.link.blocking import BlockingCluster
+from penstock.model import TopicPartition
 from penstock.protocol.compression import Codec
 from penstock.schemas.model import SchemaType
 
@@ -82,12 +86,95 @@ def test_instances_share_the_orders(
     assert len(ids) == 900
 
 
+def test_instances_do_not_change_what_is_in_a_partition(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    plans = [
+        OrderPlan(make_topic(partitions=3), count=700, pool=100, instances=instances)
+        for instances in (1, 3)
+    ]
+    ids = []
+    for plan in plans:
+        write_orders(plan, bootstrap, registry.url, lambda _count: None)
+        ids.append(ids_by_partition(bootstrap, registry, plan))
+    assert ids[0] == ids[1]
+    assert len(ids[0]) == 3
+    with pytest.raises(LabError, match="3 partitions"):
+        write_orders(replace(plans[0], instances=4), bootstrap, registry.url, lambda _count: None)
+
+
+def ids_by_partition(bootstrap: str, registry: Registry, plan: OrderPlan) -> dict[int, list[str]]:
+    ids: dict[int, list[str]] = {}
+    with Consumer(bootstrap, plan.topic, plan.topic, registry=registry) as consumer:
+        while sum(map(len, ids.values())) < plan.count:
+            batch = consumer.take_arrow(["order_id"], wait_s=20)
+            assert batch is not None
+            rows = zip(batch.partitions.to_pylist(), batch.values["order_id"], strict=True)
+            for partition, order_id in rows:
+                ids.setdefault(partition, []).append(order_id.as_py())
+    return ids
+
+
+def test_a_plan_continues_in_the_middle_of_a_round(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = OrderPlan(make_topic(partitions=2), count=9_000, pool=6_000, is_resumed=True)
+    send = order_writer.send_batches
+
+    def send_the_first(batches: Mapping[TopicPartition, Sequence[Any]]) -> Any:
+        partition, queue = next(iter(batches.items()))
+        assert len(queue) > 1, "the round is interrupted between two batches of a partition"
+        return send({partition: queue[:1]})
+
+    def stop(_count: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, BlockingCluster(bootstrap) as cluster:
+        patched.setattr(order_writer, "send_batches", send_the_first)
+        with pytest.raises(KeyboardInterrupt):
+            OrderWriter(plan, cluster, registry).write(stop)
+    whole = replace(plan, topic=make_topic(partitions=2))
+    for one in (plan, whole):
+        with BlockingCluster(bootstrap) as cluster:
+            assert OrderWriter(one, cluster, registry).write() == 9_000
+    assert ids_by_partition(bootstrap, registry, plan) == ids_by_partition(
+        bootstrap, registry, whole
+    )
+
+
+def test_after_a_kill_the_writers_end_and_a_plan_is_completed(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    plan = OrderPlan(
+        make_topic(partitions=2), count=6_000, pool=100, rate=1_000, instances=2, is_resumed=True
+    )
+    code = (
+        "import sys; from penstock.lab.order_fleet import write_orders;"
+        "from penstock.lab.order_writer import OrderPlan;"
+        "plan = OrderPlan(sys.argv[1], count=6_000, pool=100, rate=1_000, instances=2,"
+        " is_resumed=True);"
+        "write_orders(plan, sys.argv[2], sys.argv[3], lambda n: n and print(n, flush=True))"
+    )
+    command = [sys.executable, "-c", code, plan.topic, bootstrap, registry.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "it writes"
+        writers = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+    _, alive = psutil.wait_procs(writers, timeout=30)
+    assert not alive
+    written = write_orders(replace(plan, rate=None), bootstrap, registry.url, lambda _count: None)
+    assert 0 < written.orders < 6_000
+    ids = sorted(row["order_id"] for row in read(bootstrap, registry, plan))
+    assert ids == [f"order-{number:012d}" for number in range(6_000)]
+
+
 def test_a_refused_schema_is_one_sentence(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
     written(bootstrap, registry, OrderPlan(topic, count=10, pool=10))
-    plan = OrderPlan(topic, language=SchemaType.JSON, count=10, pool=10, instances=2)
+    plan = OrderPlan(topic, language=SchemaType.JSON, count=10, pool=10, instances=1)
     with pytest.raises(LabError, match="incompatible"):
         write_orders(plan, bootstrap, registry.url, lambda _count: None)
 
@@ -102,5 +189,12 @@ def test_the_command_writes_orders(
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["orders"] == 500
+    changed = [*command, "--version", "rename-with-an-alias,int-to-string"]
+    refused = subprocess.run(changed, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "incompatible" in refused.stdout
+    command[5] = make_topic()
+    changed = [*command, "--version", "rename-with-an-alias"]
+    subprocess.run(changed, capture_output=True, check=True)
     wrong = subprocess.run([*command, "--version", "v9"], capture_output=True, check=False)
     assert wrong.returncode == 2

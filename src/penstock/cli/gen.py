@@ -35,7 +35,10 @@ def orders(
     version: Annotated[
         str,
         typer.Option(
-            "--version", "-v", help="Version of the Order, v1 to v6; v1,v3 writes them in turn."
+            "--version",
+            "-v",
+            help="Version of the Order: v1 to v6, or a change of v1 such as"
+            " add-a-required-field; v1,v3 writes them in turn.",
         ),
     ] = "v1",
     seed: Annotated[int, typer.Option("--seed", help="The same seed writes the same orders.")] = 1,
@@ -43,7 +46,10 @@ def orders(
         int | None, typer.Option("--rate", min=1, help="Orders per second, of all instances.")
     ] = None,
     instances: Annotated[
-        int, typer.Option("--instances", min=1, max=64, help="Processes that write.")
+        int,
+        typer.Option(
+            "--instances", min=1, max=64, help="Processes that write, each to its own partitions."
+        ),
     ] = 1,
     language: Annotated[
         SchemaType, typer.Option("--format", help="Schema language.", case_sensitive=False)
@@ -57,18 +63,14 @@ def orders(
 ) -> None:
     """Write orders: deterministic, of about 512 bytes, in one or several versions."""
     require("arrow")
-    from penstock.lab.order_schemas import VERSIONS
     from penstock.lab.order_writer import OrderPlan
 
-    versions = tuple(version.split(","))
-    if not set(versions) <= set(VERSIONS):
-        raise typer.BadParameter(f"--version {version}: choose from {', '.join(VERSIONS)}")
     if compression.upper() not in Codec.__members__:
         raise typer.BadParameter(f"--compression {compression} is unknown")
     check_reachable(bootstrap)
     plan = OrderPlan(
-        topic, versions, language, seed, count, rate, Codec[compression.upper()],
-        instances=instances,
+        topic, _shapes(version), language, seed, count, rate,
+        Codec[compression.upper()], instances=instances,
     )  # fmt: skip
     written = _write(plan, bootstrap, registry)
     if as_json:
@@ -84,6 +86,17 @@ def orders(
         f"{written.orders:,} orders in {written.seconds:.1f} s:"
         f" {written.per_second:,.0f} per second, {written.cpu_us:.2f} CPU us each"
     )
+
+
+def _shapes(version: str) -> tuple[str, ...]:
+    """The names of the shapes of the Order that the option names."""
+    from penstock.lab.order_schemas import SHAPES
+
+    known = {name.replace(" ", "-"): name for name in SHAPES}
+    names = version.split(",")
+    if not set(names) <= set(known):
+        raise typer.BadParameter(f"--version {version}: choose from {', '.join(known)}")
+    return tuple(known[name] for name in names)
 
 
 def _write(plan: "OrderPlan", bootstrap: str, registry: str) -> "WrittenOrders":

@@ -76,6 +76,7 @@ def _run(experiments: tuple[LabExperiment, ...], options: LabOptions) -> None:
     for experiment in experiments:
         require(experiment.extra)
     signal.signal(signal.SIGTERM, _exit)  # so that the processes of the run are stopped
+    started_s = time.monotonic()
     try:
         with lab_platform(
             options.bootstrap, options.registry, folder=options.folder,
@@ -84,6 +85,7 @@ def _run(experiments: tuple[LabExperiment, ...], options: LabOptions) -> None:
             results = [_run_one(one, platform, options) for one in experiments]
     except (LabError, ClientError) as failure:
         fail(str(failure))
+    typer.echo(f"{len(results)} of {len(experiments)} done in {time.monotonic() - started_s:.0f} s")
     failed = [
         result.name for result in results if not result.holds(with_speed=options.require_speed)
     ]
@@ -116,7 +118,7 @@ def _run_one(experiment: LabExperiment, platform: LabPlatform, options: LabOptio
         result = experiment.run(run)
     result.seconds = time.monotonic() - started_s
     result.write(options.out)
-    typer.echo(f"{result.name} ({result.seconds:.0f} s)")
+    typer.echo(f"{result.stem} ({result.seconds:.0f} s)")
     for claim in result.claims:
         mark = "ok    " if claim.holds else "FAILED"
         typer.echo(f"  {mark} {claim.text}: {claim.measured}")
@@ -154,14 +156,26 @@ def findings(
         "docs/compatibility.md"
     ),
 ) -> None:
-    """Write the page on compatibility from the results of experiments."""
-    from penstock.lab.findings import findings_page, load_results, missing_results
+    """Write the page on compatibility and the pages of the lab from the results of experiments."""
+    from penstock.lab.findings import (
+        findings_page,
+        index_with_runs,
+        load_results,
+        missing_results,
+    )
 
     found = load_results(results)
     missing = missing_results(found)
     if missing:
         fail(f"{results} has no result of {', '.join(missing)}; run `penstock lab {missing[0]}`")
     page.write_text(findings_page(found), encoding="utf-8")
+    for stem in found:
+        result = LabResult.read(results / f"{stem}.json")
+        (results / f"{stem}.md").write_text(result.page(), encoding="utf-8")
+    index = results / "index.md"
+    if index.exists():
+        text = index_with_runs(index.read_text(encoding="utf-8"), found)
+        index.write_text(text, encoding="utf-8")
     typer.echo(f"wrote {page}")
 
 

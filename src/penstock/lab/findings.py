@@ -1,7 +1,8 @@
-"""The page on compatibility, written from the results of the lab.
+"""The page on compatibility, written from the results of the lab, and the list of its runs.
 
 Every number on the page is taken from a result file; the sentences are here. The page in the docs
-is exactly what this module makes of the results beside it.
+is exactly what this module makes of the results beside it. Of `rollout` and `replay` it cites the
+run at full scale if there is one.
 """
 
 import json
@@ -16,7 +17,7 @@ _NEEDED: Final = ("matrix", "order", "bakeoff", "aliases", "overhead", "fuzz", "
 
 
 def load_results(folder: Path) -> dict[str, dict[str, Any]]:
-    """The results in a folder, by the name of the experiment."""
+    """The results in a folder, by the name of their files."""
     return {
         path.stem: json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(folder.glob("*.json"))
@@ -31,16 +32,41 @@ def missing_results(results: Mapping[str, Any]) -> list[str]:
 def findings_page(results: Mapping[str, dict[str, Any]]) -> str:
     """The whole page."""
     numbers = {name: result["numbers"] for name, result in results.items()}
+    rollout, replay = (_largest(results, name) for name in ("rollout", "replay"))
     sections = [
         _HEAD,
         _matrix(numbers["matrix"]),
-        _orders(numbers["order"], numbers["rollout"]),
+        _orders(numbers["order"], numbers[rollout], rollout),
         _defaults(numbers["matrix"], results["matrix"]["config"], numbers["bakeoff"]),
         _recommendations(numbers["bakeoff"], numbers["aliases"]),
         _post_mortem(numbers["order"]),
-        _costs(numbers["overhead"], numbers["replay"], numbers["fuzz"]),
+        _costs(numbers["overhead"], numbers[replay], replay, numbers["fuzz"]),
     ]
     return "\n".join(sections)
+
+
+def _largest(results: Mapping[str, Any], name: str) -> str:
+    full = f"{name}-full"
+    return full if full in results else name
+
+
+def index_with_runs(index: str, results: Mapping[str, dict[str, Any]]) -> str:
+    """The index of the lab with the list of runs that are not at the default scale."""
+    before, mark, rest = index.partition(_RUNS_START)
+    assert mark, f"the index has the line {_RUNS_START}"
+    _, end, after = rest.partition(_RUNS_END)
+    rows = [
+        _row([f"[{stem}]({stem}.md)", f"{one['seconds'] / 60:.0f} min",
+              f"{sum(claim['holds'] for claim in one['claims'])} of {len(one['claims'])}"])
+        for stem, one in results.items()
+        if stem != one["name"]
+    ]  # fmt: skip
+    table = [_row(["run", "took", "claims that hold"]), _row(["---"] * 3), *rows]
+    return "\n".join([f"{before}{mark}", *(table if rows else ["None yet."]), f"{end}{after}"])
+
+
+_RUNS_START: Final = "<!-- runs: written by `penstock lab findings` -->"
+_RUNS_END: Final = "<!-- end of runs -->"
 
 
 _HEAD: Final = """\
@@ -76,7 +102,7 @@ def _matrix(numbers: Mapping[str, Any]) -> str:
 _LANGUAGES: Final = {"Avro": "AVRO", "Protobuf": "PROTOBUF", "JSON": "JSON"}
 
 
-def _orders(order: Mapping[str, Any], rollout: Mapping[str, Any]) -> str:
+def _orders(order: Mapping[str, Any], rollout: Mapping[str, Any], page: str) -> str:
     rows = [
         ("BACKWARD", "consumers first", "new readers read old events; old readers cannot read new"
          " ones"),
@@ -97,7 +123,7 @@ def _orders(order: Mapping[str, Any], rollout: Mapping[str, Any]) -> str:
     full = rollout["FULL"]
     lines.append(
         f"\nThe errors are from [order](lab/order.md): the wrong order breaks, the right one does"
-        f" not. Under load ([rollout](lab/rollout.md)), {full['events']:,} events were written"
+        f" not. Under load ([{page}](lab/{page}.md)), {full['events']:,} events were written"
         f" under FULL while every process was upgraded in arbitrary order: {full['errors']} errors,"
         f" with both versions in use for {full['coexistence_s']} s. BACKWARD in its order:"
         f" {rollout['BACKWARD']['errors']} errors in {rollout['BACKWARD']['events']:,} events;"
@@ -174,7 +200,9 @@ breaks them, and `penstock contract check` names the safe order before the chang
 """
 
 
-def _costs(overhead: Mapping[str, Any], replay: Mapping[str, Any], fuzz: Mapping[str, Any]) -> str:
+def _costs(
+    overhead: Mapping[str, Any], replay: Mapping[str, Any], page: str, fuzz: Mapping[str, Any]
+) -> str:
     encode, decode = overhead["encode, batches"], overhead["decode, batches"]
     return f"""\
 ## What it costs
@@ -183,7 +211,7 @@ A contract costs {encode["p50_us"]} us per event to encode and {decode["p50_us"]
 batches (medians, [overhead](lab/overhead.md)), and {overhead["requests_per_id"]} request to the
 registry per schema and process. A replay of {replay["events"]:,} events of mixed versions
 through Spark decoded {replay["decoded"]:,} of them, with {replay["errors"]} errors
-([replay](lab/replay.md)). Of {fuzz["damaged"]:,} damaged frames {fuzz["refused"]:,} were refused,
+([{page}](lab/{page}.md)). Of {fuzz["damaged"]:,} damaged frames {fuzz["refused"]:,} were refused,
 and all {fuzz["read"]:,} good ones between them were read ([fuzz](lab/fuzz.md)).
 """
 

@@ -4,7 +4,9 @@ The own one is `penstock up` as a process, so that an experiment uses what users
 at the end, and its data is removed unless it has a folder.
 """
 
+import ctypes
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +23,7 @@ from penstock.link.settings import client_settings
 
 STOP_S: Final = 60.0
 _ADMIN_S: Final = 30.0
+_SET_PARENT_DEATH_SIGNAL: Final = 1
 
 
 class LabError(Exception):
@@ -33,6 +36,13 @@ class LabPlatform:
 
     bootstrap: str
     registry_url: str
+    is_own: bool = False  # started for the run
+
+    @property
+    def brokers(self) -> int:
+        """How many there are."""
+        admin = AdminClient(client_settings(self.bootstrap))
+        return len(admin.list_topics(timeout=_ADMIN_S).brokers)
 
     def registry(self, client: str = "penstock-lab", **options: Any) -> Registry:
         """A client of the registry with empty caches."""
@@ -42,9 +52,8 @@ class LabPlatform:
         self, name: str, partitions: int = 4, settings: Mapping[str, str] | None = None
     ) -> str:
         """Create a topic, as often as there are brokers up to three; its name."""
+        topic = NewTopic(name, partitions, min(3, self.brokers), config=dict(settings or {}))
         admin = AdminClient(client_settings(self.bootstrap))
-        brokers = len(admin.list_topics(timeout=_ADMIN_S).brokers)
-        topic = NewTopic(name, partitions, min(3, brokers), config=dict(settings or {}))
         admin.create_topics([topic])[name].result(_ADMIN_S)
         return name
 
@@ -68,11 +77,20 @@ def lab_platform(
         if not line:
             raise LabError("`penstock up` did not start; its last lines are above")
         ready = json.loads(line)
-        yield LabPlatform(ready["kafka"], ready["http"])
+        yield LabPlatform(ready["kafka"], ready["http"], is_own=True)
     finally:
         process.terminate()
         process.wait(STOP_S)
 
 
 def _start(arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, "-m", "penstock", *arguments], stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-m", "penstock", *arguments],
+        stdout=subprocess.PIPE,
+        preexec_fn=_stop_with_parent if sys.platform == "linux" else None,
+    )
+
+
+def _stop_with_parent() -> None:
+    """In the new process: SIGTERM when the process that started it is killed."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.lab.known_failures import KNOWN_FAILURES
 from penstock.lab.svg_plots import Points, bar_plot, line_plot
 
 
@@ -55,7 +56,8 @@ class LabResult:
 
     name: str
     question: str
-    config: Mapping[str, Any]
+    options: Mapping[str, Any]  # of the command, by name
+    config: Mapping[str, Any] = field(default_factory=dict)  # what the options mean here
     claims: list[LabClaim] = field(default_factory=list)
     tables: list[LabTable] = field(default_factory=list)
     plots: list[LabPlot] = field(default_factory=list)
@@ -77,36 +79,68 @@ class LabResult:
         """Whether all claims hold, with or without those about speed."""
         return all(claim.holds for claim in self.claims if with_speed or not claim.is_speed)
 
+    @property
+    def stem(self) -> str:
+        """The name of its files: runs of another scale, fraction or cluster have their own."""
+        parts = [self.name]
+        if (scale := self.options.get("scale", "default")) != "default":
+            parts.append(str(scale))
+        if (fraction := self.options.get("fraction", 1.0)) != 1.0:
+            parts.append(f"fraction-{fraction:g}")
+        if (brokers := self.options.get("brokers", 1)) != 1:
+            parts.append(f"{brokers}-brokers")
+        return "-".join(parts)
+
+    @classmethod
+    def read(cls, path: Path) -> "LabResult":
+        """The result in a JSON file that `write` made."""
+        document = json.loads(path.read_text(encoding="utf-8"))
+        document["claims"] = [LabClaim(**row) for row in document["claims"]]
+        document["plots"] = [LabPlot(**row) for row in document["plots"]]
+        document["tables"] = [
+            LabTable(row["title"], tuple(row["columns"]), tuple(map(tuple, row["rows"])))
+            for row in document["tables"]
+        ]
+        return cls(**document)
+
     def write(self, folder: Path) -> None:
-        """Write `<name>.json`, `<name>.md` and the plots."""
+        """Write `<stem>.json`, `<stem>.md` and the plots."""
         folder.mkdir(parents=True, exist_ok=True)
         document = asdict(self)
         text = json.dumps(document, indent=1, default=str, ensure_ascii=False)
-        (folder / f"{self.name}.json").write_text(text + "\n", encoding="utf-8")
-        for old in folder.glob(f"{self.name}-[0-9]*.svg"):
-            old.unlink()
+        (folder / f"{self.stem}.json").write_text(text + "\n", encoding="utf-8")
+        for old in folder.glob(f"{self.stem}-[0-9]*.svg"):
+            if old.stem.removeprefix(f"{self.stem}-").isdigit():
+                old.unlink()
         for number, plot in enumerate(self.plots, 1):
-            (folder / f"{self.name}-{number}.svg").write_text(plot.svg(), encoding="utf-8")
-        (folder / f"{self.name}.md").write_text(self.page(), encoding="utf-8")
+            (folder / f"{self.stem}-{number}.svg").write_text(plot.svg(), encoding="utf-8")
+        (folder / f"{self.stem}.md").write_text(self.page(), encoding="utf-8")
+
+    def cause(self, claim: LabClaim) -> str:
+        """Why a claim does not hold, if that is known."""
+        return KNOWN_FAILURES.get((self.stem, claim.text), "")
 
     def page(self) -> str:
         """The Markdown page."""
-        command = f"penstock lab {self.name} " + " ".join(
-            f"--{key} {value}" for key, value in self.config.items() if key in ("seed", "scale")
-        )
+        options = (f"--{key} {value}" for key, value in self.options.items())
+        command = " ".join(("penstock lab", self.name, *options))
         machine = ", ".join(f"{key}: {value}" for key, value in self.machine.items())
         config = ", ".join(f"{key} {value}" for key, value in self.config.items())
         lines = [
-            f"# Lab: {self.name}", "", self.question, "",
-            f"`{command}` took {self.seconds:.0f} s. {machine}.", "", f"Configuration: {config}.",
-            "", "| claim | measured | holds |", "|---|---|---|",
+            f"# Lab: {self.stem}", "", self.question, "",
+            f"`{command}` took {self.seconds:.0f} s.", "", f"Machine: {machine}.", "",
+            f"Configuration: {config or 'as the options say'}.", "",
+            "| claim | measured | holds |", "|---|---|---|",
         ]  # fmt: skip
         lines += [
             f"| {_cell(one.text)} | {_cell(one.measured)} | {'yes' if one.holds else '**no**'} |"
             for one in self.claims
         ]
+        for one in self.claims:
+            if not one.holds and (cause := self.cause(one)):
+                lines += ["", f"Why *{one.text}* does not hold: {cause}"]
         for number, plot in enumerate(self.plots, 1):
-            lines += ["", f"![{plot.title}]({self.name}-{number}.svg)"]
+            lines += ["", f"![{plot.title}]({self.stem}-{number}.svg)"]
         for table in self.tables:
             lines += ["", f"## {table.title}", "", _row(table.columns)]
             lines += [_row(["---"] * len(table.columns)), *map(_row, table.rows)]

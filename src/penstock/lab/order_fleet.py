@@ -1,8 +1,10 @@
 """Several processes that write orders at the same time, and how far they are together.
 
-The time of a run begins when every process has encoded its pool.
+Each writes to partitions of its own. The time of a run begins when every process has encoded its
+pool. They end when the process that started them has ended.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,12 +15,14 @@ from typing import Any, Final, NamedTuple
 from penstock.client.registry import Registry
 from penstock.errors import Refused
 from penstock.lab.lab_platform import LabError
-from penstock.lab.lab_processes import lab_processes
+from penstock.lab.lab_processes import is_parent_alive, lab_processes
 from penstock.lab.order_writer import OrderPlan, OrderWriter
 from penstock.link.blocking import BlockingCluster
+from penstock.link.offsets import end_offsets, partitions_of
 from penstock.serde.errors import ClientError
 
 _REPORT_S: Final = 0.5
+_READY_S: Final = 300.0
 
 
 class WrittenOrders(NamedTuple):
@@ -55,15 +59,25 @@ def _progress(instance: int, count: int | str) -> _Progress:
 def write_orders(
     plan: OrderPlan, bootstrap: str, registry_url: str, on_written: Callable[[int], None]
 ) -> WrittenOrders:
-    """Write a plan with its instances; `on_written` gets how many orders are written so far."""
+    """Write a plan with its instances; `on_written` gets how many orders are written so far.
+
+    Orders that a resumed plan finds in the log are part of that number, but not of the result.
+    """
+    with BlockingCluster(bootstrap) as cluster:
+        partitions = cluster.run(partitions_of([plan.topic]))
+        there = sum(cluster.run(end_offsets(partitions)).values()) if plan.is_resumed else 0
+    if plan.instances > len(partitions):
+        raise LabError(
+            f"{plan.topic} has {len(partitions)} partitions, and an instance writes at least one:"
+            f" use at most {len(partitions)} instances, or more partitions"
+        )
     context = lab_processes()
     reports: Any = context.Queue()
     ready = context.Barrier(plan.instances)
-    rate = None if plan.rate is None else max(1, plan.rate // plan.instances)
     processes = [
         context.Process(
             target=_write_instance,
-            args=(replace(plan, instance=one, rate=rate), bootstrap, registry_url, ready, reports),
+            args=(replace(plan, instance=one), bootstrap, registry_url, ready, reports),
         )
         for one in range(plan.instances)
     ]
@@ -84,13 +98,17 @@ def write_orders(
             first.setdefault(report.instance, report)
             last[report.instance] = report
             on_written(_total(last))
+    except BaseException:
+        for process in processes:
+            process.terminate()
+        raise
     finally:
         for process in processes:
             process.join()
     if failure or any(process.exitcode for process in processes):
         raise LabError(failure or "a process that writes orders failed; its last lines are above")
     return WrittenOrders(
-        _total(last),
+        _total(last) - there,
         max(one.at_s for one in last.values()) - min(one.at_s for one in first.values()),
         sum(last[number].cpu_s - report.cpu_s for number, report in first.items()),
     )
@@ -103,12 +121,17 @@ def _total(reports: Mapping[int, _Progress]) -> int:
 def _write_instance(
     plan: OrderPlan, bootstrap: str, registry_url: str, ready: Any, reports: Any
 ) -> None:
+    def on_written(count: int) -> None:
+        reports.put(_progress(plan.instance, count))
+        if not is_parent_alive():
+            sys.exit("the process that started this one has ended")
+
     with BlockingCluster(bootstrap) as cluster, Registry(registry_url) as registry:
         try:
             writer = OrderWriter(plan, cluster, registry)
-            ready.wait()
+            ready.wait(_READY_S)
             reports.put(_progress(plan.instance, 0))
-            writer.write(lambda count: reports.put(_progress(plan.instance, count)))
+            writer.write(on_written)
         except threading.BrokenBarrierError:
             return  # another instance reports why
         except (ClientError, Refused, OSError) as error:

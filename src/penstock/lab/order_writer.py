@@ -2,14 +2,16 @@
 
 A pool of orders is encoded and laid out as record batches once. Each round copies these batches,
 replaces the order ids in them, and sends them as an idempotent producer over `link`. So order ids
-are unique and the other fields repeat from round to round; the same seed writes the same orders in
-the same order to each partition, whatever the rate.
+are unique and the other fields repeat from round to round. A partition is written by one process:
+the same plan puts the same orders in the same batches and order into each partition, whatever the
+rate and the number of processes. So a plan that was interrupted continues exactly behind what is in
+the log.
 """
 
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,7 +25,7 @@ from penstock.columns.partitioner import Unkeyed
 from penstock.lab.order_events import ID_PREFIX, NUMBER_DIGITS, order_event
 from penstock.lab.order_schemas import SHAPES, contract_of
 from penstock.link.blocking import BlockingCluster
-from penstock.link.offsets import partitions_of
+from penstock.link.offsets import end_offsets, partitions_of
 from penstock.link.send_batches import send_batches
 from penstock.link.transactions import init_producer_id
 from penstock.model import Millis, SequenceNumber, TopicPartition
@@ -47,18 +49,24 @@ _ZERO: Final = ord("0")
 
 @dataclass(frozen=True, slots=True)
 class OrderPlan:
-    """What to write. Instance i of n writes every n-th round of the pool, from the i-th on."""
+    """What to write: rounds of the pool, or every n-th of them, to some partitions or all.
+
+    Writers that share a topic's rounds write to the same partitions; those that share its
+    partitions write the same rounds.
+    """
 
     topic: str
     versions: tuple[str, ...] = ("v1",)  # of the Order, in turn
     language: SchemaType = SchemaType.AVRO
     seed: int = 1
     count: int = 1_000_000
-    rate: int | None = None  # orders per second; None: as fast as possible
+    rate: int | None = None  # orders per second, of all partitions; None: as fast as possible
     codec: Codec = Codec.NONE
     instance: int = 0
-    instances: int = 1
-    start: int = 0  # orders of this instance that are there already
+    instances: int = 1  # instance i writes the partitions i, i + instances, …
+    first_round: int = 0
+    round_step: int = 1
+    is_resumed: bool = False  # continue behind what is there; nothing else may write to the topic
     pool: int = POOL_ORDERS  # orders that are encoded; the others repeat them
     since_s: float | None = None  # monotonic: the rate counts from here, a pause is caught up
 
@@ -92,47 +100,61 @@ class OrderWriter:
     def __init__(self, plan: OrderPlan, cluster: BlockingCluster, registry: Registry) -> None:
         self._plan = plan
         self._cluster = cluster
-        self._partition_count = len(cluster.run(partitions_of([plan.topic])))
+        partitions = cluster.run(partitions_of([plan.topic]))
+        self._partition_count = len(partitions)
         self._payloads = order_payloads(plan, registry, min(plan.pool, plan.count))
-        self._templates = _templates(self._payloads, self._partition_count)
+        self._templates = self._own_templates(self._payloads)
         self._producer = cluster.run(init_producer_id())
         self._sequences: Counter[int] = Counter()  # the next, by partition
+        self._there: dict[int, int] = {}  # records in each partition that are not written again
+        if plan.is_resumed:
+            ends = cluster.run(end_offsets(partitions))
+            self._there = {one.partition: int(end) for one, end in ends.items()}
 
     def write(self, on_written: Callable[[int], None] = lambda _count: None) -> int:
-        """Write them all; `on_written` gets the number of orders of this instance so far."""
+        """Write them all; `on_written` gets the number of orders so far, with those there before.
+
+        It counts the orders in the partitions of this writer.
+        """
         plan = self._plan
-        written = plan.start
-        started_s = time.monotonic() - written / plan.rate if plan.rate is not None else 0.0
-        if plan.since_s is not None:
-            started_s = plan.since_s
-        for number in self._rounds():
-            left = plan.count - number * plan.pool
-            batches = self._round(number, left)
-            self._cluster.run(send_batches(batches))
-            written += min(left, plan.pool)
-            on_written(written)
+        written = 0
+        since_s = plan.since_s
+        for number in range(plan.first_round, -(-plan.count // plan.pool), plan.round_step):
             if plan.rate is not None:
-                ahead_s = written / plan.rate - (time.monotonic() - started_s)
-                time.sleep(max(0.0, ahead_s))
+                due_s = number // plan.round_step * plan.pool / plan.rate
+                since_s = time.monotonic() - due_s if since_s is None else since_s
+                time.sleep(max(0.0, since_s + due_s - time.monotonic()))
+            templates = self._templates
+            if (left := plan.count - number * plan.pool) < len(self._payloads):
+                templates = self._own_templates(self._payloads[:left])
+            batches = self._round(number, templates)
+            if batches:
+                self._cluster.run(send_batches(batches))
+            written += sum(len(one.numbers) for queue in templates.values() for one in queue)
+            if batches or left <= plan.pool:
+                on_written(written)
         return written
 
-    def _rounds(self) -> Iterator[int]:
-        rounds = -(-self._plan.count // self._plan.pool)
-        done = self._plan.start // self._plan.pool
-        own = range(self._plan.instance, rounds, self._plan.instances)
-        return iter(own[done:])
+    def _own_templates(self, payloads: Sequence[bytes]) -> dict[int, list[_Template]]:
+        plan = self._plan
+        own = range(plan.instance, self._partition_count, plan.instances)
+        return _templates(payloads, self._partition_count, own)
 
-    def _round(self, number: int, left: int) -> Mapping[TopicPartition, Sequence[memoryview]]:
-        """The batches of one round; the last one may have less than the pool."""
-        templates = self._templates
-        if left < len(self._payloads):
-            templates = _templates(self._payloads[:left], self._partition_count)
-        return {
-            TopicPartition(self._plan.topic, partition): [
-                self._batch(partition, template, number) for template in queue
-            ]
-            for partition, queue in templates.items()
-        }
+    def _round(
+        self, number: int, templates: Mapping[int, Sequence[_Template]]
+    ) -> dict[TopicPartition, list[memoryview]]:
+        """The batches of one round that are not in the log yet."""
+        batches: dict[TopicPartition, list[memoryview]] = {}
+        for partition, queue in templates.items():
+            for template in queue:
+                there = self._there.get(partition, 0)
+                if there:
+                    self._there[partition] = there - len(template.numbers)
+                    assert self._there[partition] >= 0, "a batch is in the log or not"
+                    continue
+                batch = self._batch(partition, template, number)
+                batches.setdefault(TopicPartition(self._plan.topic, partition), []).append(batch)
+        return batches
 
     def _batch(self, partition: int, template: _Template, number: int) -> memoryview:
         content = bytearray(template.content)
@@ -167,7 +189,9 @@ class OrderWriter:
         return packed
 
 
-def _templates(payloads: Sequence[bytes], partition_count: int) -> dict[int, list[_Template]]:
+def _templates(
+    payloads: Sequence[bytes], partition_count: int, own: Container[int]
+) -> dict[int, list[_Template]]:
     """The pool as batches; the key is the first order id, so that a partition gets the same."""
     keys = [_id_of(payload) for payload in payloads]
     records = pa.RecordBatch.from_pydict(
@@ -183,6 +207,7 @@ def _templates(payloads: Sequence[bytes], partition_count: int) -> dict[int, lis
     return {
         partition: [_template(batch.content.tobytes()) for batch in part.batches]
         for partition, part in built.items()
+        if partition in own
     }
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.client.registry import Registry
 from penstock.lab.lab_result import LabPlot, LabResult
@@ -43,7 +43,7 @@ def _paths(lab: LabRun, result: LabResult, registry: Registry, rows: list[dict[s
     framed_parts = [framed[at : at + _BATCH] for at in range(0, len(framed), _BATCH)]
     rounds = lab.sized(quick=2, default=30)
     paths: dict[str, tuple[Callable[[Any], Any], Sequence[Any], int]] = {
-        "raw bytes, one by one": (bytes, framed, 1),
+        "raw bytes, one by one": (_copied, framed, 1),
         "encode, one by one": (serializer.serialize, rows, 1),
         "decode, one by one": (deserializer.deserialize, framed, 1),
         "encode, batches": (many_out.serialize_many, parts, _BATCH),
@@ -77,6 +77,10 @@ def _paths(lab: LabRun, result: LabResult, registry: Registry, rows: list[dict[s
         )  # fmt: skip
 
 
+def _copied(content: bytes) -> bytes:
+    return bytes(memoryview(content))  # `bytes(content)` would be the same object
+
+
 def _timed(work: Callable[[Any], Any], inputs: Sequence[Any], rounds: int) -> list[float]:
     """Processor time of each call: what other programs take in between does not count."""
     times = []
@@ -89,52 +93,76 @@ def _timed(work: Callable[[Any], Any], inputs: Sequence[Any], rounds: int) -> li
 
 
 def _caches(lab: LabRun, result: LabResult, registry: Registry) -> None:
-    """Look-ups with caches on and off; look-ups of a known id."""
+    """Events with caches on and off; look-ups of a known id."""
     known = SchemaId(int(registry.register("overhead-value", schema_text(V1, SchemaType.AVRO)).id))
     count = lab.sized(quick=20_000, default=200_000)
     lab.show("look-ups", 0, 1)
     warm = _timed(lambda _one: registry.schema(known), range(count), 1)
-    stats = registry.cache_stats["schema_by_id"]
-    measured = f"{stats.hit_ratio:.6f}"
-    result.claim("more than 99.99 % of look-ups hit the cache", measured, stats.hit_ratio > 0.9999)
     warm_ms = quantile(warm, 0.99) * 1000
     result.claim(
         "a warm look-up takes less than 1 ms (p99)", f"{warm_ms:.4f} ms", warm_ms < 1, is_speed=True
     )
-    events = lab.sized(quick=20, default=200)
-    rows = list(order_events(V1, lab.seed, events))
-    cached, uncached = _cached(lab, rows), _uncached(lab, rows)
+    rows = list(order_events(V1, lab.seed, lab.sized(quick=20, default=200)))
+    cached = _cached(lab, rows, lab.sized(quick=12_000, default=100_000))
+    measured = f"{cached.hit_ratio:.6f} of {cached.look_ups:,} in {cached.events:,} events"
+    result.claim(
+        "while events are written and read, more than 99.99 % of look-ups hit the cache",
+        measured, cached.hit_ratio > 0.9999,
+    )  # fmt: skip
+    uncached = _uncached(lab, rows)
     result.table(
-        "The registry with and without caches",
+        "Events written and read, with caches and without",
         ("caches", "events/s", "registry requests/s", "requests per event"),
         [
-            (name, f"{events / seconds:,.0f}", f"{requests / seconds:,.0f}", requests / events)
-            for name, (seconds, requests) in (("on", cached), ("off", uncached))
+            (name, f"{one.events / one.seconds:,.0f}", f"{one.requests / one.seconds:,.1f}",
+             f"{one.requests / one.events:.5f}")
+            for name, one in (("on", cached), ("off", uncached))
         ],
-    )
-    result.numbers["uncached_events_s"] = round(events / uncached[0])
-    result.numbers |= {"hit_ratio": stats.hit_ratio, "warm_p99_ms": round(warm_ms, 4)}
+    )  # fmt: skip
+    result.numbers["uncached_events_s"] = round(uncached.events / uncached.seconds)
+    result.numbers |= {"hit_ratio": cached.hit_ratio, "warm_p99_ms": round(warm_ms, 4)}
 
 
-def _cached(lab: LabRun, rows: Sequence[Any]) -> tuple[float, int]:
-    """Seconds and registry requests of one client that writes all events, after its first."""
+class _Exchange(NamedTuple):
+    """Events that were written and read one by one."""
+
+    events: int
+    seconds: float
+    requests: int
+    look_ups: int
+    hits: int
+
+    @property
+    def hit_ratio(self) -> float:
+        return self.hits / self.look_ups if self.look_ups else 0.0
+
+
+def _cached(lab: LabRun, rows: Sequence[Any], events: int) -> _Exchange:
+    """One client for all events, from its first."""
+    contract = contract_of(V1, SchemaType.AVRO)
     with lab.platform.registry() as registry:
-        serializer = Serializer(registry, "overhead", contract_of(V1, SchemaType.AVRO))
-        serializer.serialize(rows[0])
-        before, start_s = registry.request_stats.requests, time.perf_counter()
-        for row in rows:
-            serializer.serialize(row)
-        return time.perf_counter() - start_s, registry.request_stats.requests - before
+        serializer = Serializer(registry, "overhead", contract)
+        deserializer = Deserializer(registry, "overhead", reader=contract, as_dicts=True)
+        start_s = time.perf_counter()
+        for number in range(events):
+            deserializer.deserialize(serializer.serialize(rows[number % len(rows)]).content)
+        seconds = time.perf_counter() - start_s
+        stats = registry.cache_stats.values()
+        hits = sum(one.hits for one in stats)
+        look_ups = hits + sum(one.loads + one.waits for one in stats)
+        return _Exchange(events, seconds, registry.request_stats.requests, look_ups, hits)
 
 
-def _uncached(lab: LabRun, rows: Sequence[Any]) -> tuple[float, int]:
-    """The same with a new client for every event: it asks each time."""
+def _uncached(lab: LabRun, rows: Sequence[Any]) -> _Exchange:
+    """A new client for every event: it asks each time."""
+    contract = contract_of(V1, SchemaType.AVRO)
     start_s, requests = time.perf_counter(), 0
     for row in rows:
         with lab.platform.registry() as cold:
-            Serializer(cold, "overhead", contract_of(V1, SchemaType.AVRO)).serialize(row)
+            content = Serializer(cold, "overhead", contract).serialize(row).content
+            Deserializer(cold, "overhead", reader=contract, as_dicts=True).deserialize(content)
             requests += cold.request_stats.requests
-    return time.perf_counter() - start_s, requests
+    return _Exchange(len(rows), time.perf_counter() - start_s, requests, 0, 0)
 
 
 def _cold_lookups(lab: LabRun, result: LabResult) -> None:
@@ -152,12 +180,16 @@ def _cold_lookups(lab: LabRun, result: LabResult) -> None:
             for _again in range(100):
                 cold.schema(known)
             requests.append(cold.request_stats.requests)
-    median = quantile(times, 0.5)
+    median, slowest = quantile(times, 0.5), max(times)
     result.claim(
-        "a cold look-up takes less than 25 ms (median)", f"{median:.1f} ms", median < 25,
-        is_speed=True,
+        "a cold look-up takes less than 25 ms", f"{median:.1f} ms (median), {slowest:.1f} ms (max)",
+        slowest < 25, is_speed=True,
     )  # fmt: skip
     result.claim(
         "an id is requested once per process", f"{max(requests)} request", set(requests) == {1}
     )
-    result.numbers |= {"cold_p50_ms": round(median, 1), "requests_per_id": max(requests)}
+    result.numbers |= {
+        "cold_p50_ms": round(median, 1),
+        "cold_max_ms": round(slowest, 1),
+        "requests_per_id": max(requests),
+    }

@@ -1,8 +1,8 @@
 """Old events of several writer versions, read with one new schema through Spark.
 
 The corpus has all versions in turn within each partition; a second topic has the newest only, for
-comparison. Both are written and read in steps that are noted in a file, so that a run that was
-stopped continues where it was, if the broker's data folder is kept.
+comparison. If the broker's data folder is kept, a run that was stopped continues where it was: it
+writes what the partitions lack, and reads in steps that are noted in a file once they are counted.
 """
 
 import json
@@ -11,9 +11,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from penstock.client.registry import Registry
+from penstock.console.samples.cluster_survey import describe_sizes
+from penstock.lab.lab_platform import LabError
 from penstock.lab.lab_result import LabPlot, LabResult
 from penstock.lab.lab_run import LabRun
 from penstock.lab.order_fleet import write_orders
@@ -27,6 +29,7 @@ from penstock.schemas.model import SchemaType
 _QUESTION: Final = "Can one new reader decode everything that older versions wrote?"
 _READER: Final = "v6"
 _PARTITIONS: Final = 8
+_WRITERS: Final = 2
 _FIELDS: Final = "order_id,customer,status,cents,items"
 _TOPICS: Final = {"mixed": tuple(VERSIONS), "single": (_READER,)}
 
@@ -37,16 +40,17 @@ def run_replay(lab: LabRun) -> LabResult:
     step = min(count, lab.sized(quick=10_000, default=300_000, full=10_000_000))
     result = lab.result(
         _QUESTION, events=count, step=step, versions=",".join(VERSIONS), reader=_READER,
-        partitions=_PARTITIONS, fraction=lab.fraction,
+        partitions=_PARTITIONS, writers=_WRITERS, codec="zstd",
     )  # fmt: skip
-    name = f"replay-{lab.scale}-{lab.fraction}-{lab.seed}.state.json"
-    state = _State(None if lab.folder is None else lab.folder / name)
-    singles = min(count, step * 2)  # enough to compare the speed
-    _write(lab, state, "mixed", count)
-    _write(lab, state, "single", singles)
-    for name in _TOPICS:
-        _read_all(lab, state, name, step)
-    _report(lab, result, state, count, singles)
+    state = _State(
+        None if lab.folder is None else lab.folder / f"replay-{lab.seed}-{count}.state.json"
+    )
+    corpus = {"mixed": count, "single": min(count, step * 2)}  # enough to compare the speed
+    for name, orders in corpus.items():
+        _write(lab, state, name, orders)
+    for name, orders in corpus.items():
+        _read_all(lab, state, name, orders, step)
+    _report(lab, result, state, count)
     state.remove()
     return result
 
@@ -77,34 +81,35 @@ class _State:
 
 
 def _write(lab: LabRun, state: _State, name: str, count: int) -> None:
-    topic = _topic(lab, name)
-    if name not in state.rows:
-        try:
-            lab.platform.make_topic(topic, _PARTITIONS)
-        except KafkaException as failure:
-            if "exists" not in str(failure).lower():
-                raise
-        state.note(name, 0)
-    done = int(state.rows[name])
-    if done >= count:
-        return
-    plan = OrderPlan(topic, _TOPICS[name], seed=lab.seed, count=count, codec=Codec.ZSTD, start=done)
-
-    def on_written(written: int) -> None:
-        state.note(name, max(done, written))
-        lab.show(f"write {name}", max(done, written), count)
-
-    write_orders(plan, lab.platform.bootstrap, lab.platform.registry_url, on_written)
-
-
-def _topic(lab: LabRun, name: str) -> str:
-    return f"replay-{name}-{lab.seed}"
+    """Write what the topic lacks; note how fast that was."""
+    topic = _topic(lab, name, count)
+    try:
+        lab.platform.make_topic(topic, _PARTITIONS)
+    except KafkaException as failure:
+        if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+    if state.rows.get(f"read {name}"):
+        return  # it was complete before the first step of reading
+    plan = OrderPlan(
+        topic, _TOPICS[name], seed=lab.seed, count=count, codec=Codec.ZSTD, instances=_WRITERS,
+        is_resumed=True,
+    )  # fmt: skip
+    written = write_orders(
+        plan, lab.platform.bootstrap, lab.platform.registry_url,
+        lambda done: lab.show(f"write {name}", done, count),
+    )  # fmt: skip
+    if written.orders:
+        state.note(f"write {name}", {"orders": written.orders, "seconds": written.seconds})
 
 
-def _read_all(lab: LabRun, state: _State, name: str, step: int) -> None:
+def _topic(lab: LabRun, name: str, count: int) -> str:
+    return f"replay-{name}-{lab.seed}-{count}"
+
+
+def _read_all(lab: LabRun, state: _State, name: str, count: int, step: int) -> None:
     from penstock.spark.spark_session import session
 
-    topic = _topic(lab, name)
+    topic = _topic(lab, name, count)
     with BlockingCluster(lab.platform.bootstrap) as cluster:
         ends = cluster.run(end_offsets(cluster.run(partitions_of([topic]))))
     key = f"read {name}"
@@ -157,12 +162,13 @@ def _step(
     return counts
 
 
-def _report(lab: LabRun, result: LabResult, state: _State, count: int, singles: int) -> None:
+def _report(lab: LabRun, result: LabResult, state: _State, count: int) -> None:
     mixed, single = (state.rows[f"read {name}"] for name in _TOPICS)
+    _report_log(lab, result, state.rows.get("write mixed"), count)
     decoded, errors = sum(mixed["decoded"].values()), sum(mixed["errors"].values())
     result.claim("100 % are decoded", f"{decoded:,} of {count:,}", decoded == count and not errors)
     with lab.platform.registry() as registry:
-        names = _version_names(registry, f"{_topic(lab, 'mixed')}-value")
+        names = _version_names(registry, f"{_topic(lab, 'mixed', count)}-value")
     written = {*mixed["decoded"], *mixed["errors"]}
     rows = [
         (names.get(key, key), f"{mixed['decoded'].get(key, 0):,}", mixed["errors"].get(key, 0))
@@ -173,12 +179,21 @@ def _report(lab: LabRun, result: LabResult, state: _State, count: int, singles: 
         f"all {len(VERSIONS)} writer versions are among them",
         ", ".join(names.get(key, key) for key in sorted(written)), written == set(names),
     )  # fmt: skip
+    singles = sum(single["decoded"].values())
     rates = {"mixed": decoded / mixed["seconds"], "single": singles / single["seconds"]}
     ratio = rates["mixed"] / rates["single"]
     result.claim(
         "mixed versions are read at half the speed of one version at least",
         f"{ratio:.2f}", ratio >= 0.5, is_speed=True,
     )  # fmt: skip
+    result.table(
+        "Read through Spark",
+        ("topic", "events", "seconds", "events/s"),
+        [
+            (name, f"{events:,}", f"{row['seconds']:.0f}", f"{rates[name]:,.0f}")
+            for name, events, row in (("mixed", decoded, mixed), ("single", singles, single))
+        ],
+    )
     result.plots.append(
         LabPlot("Replay", "events/s", {name: [(0, rate)] for name, rate in rates.items()})
     )
@@ -186,6 +201,30 @@ def _report(lab: LabRun, result: LabResult, state: _State, count: int, singles: 
         "events": count, "decoded": decoded, "errors": errors, "ratio": round(ratio, 2),
         "mixed_events_s": round(rates["mixed"]), "single_events_s": round(rates["single"]),
     }  # fmt: skip
+
+
+def _report_log(lab: LabRun, result: LabResult, written: dict[str, Any] | None, count: int) -> None:
+    """How fast the corpus was written, and how large it is."""
+    topic = _topic(lab, "mixed", count)
+    with BlockingCluster(lab.platform.bootstrap) as cluster:
+        sizes = cluster.run(describe_sizes())
+        ends = cluster.run(end_offsets(cluster.run(partitions_of([topic]))))
+    if sizes is None:
+        raise LabError("the brokers do not tell the sizes of their logs")
+    size = sum(size for (_, one), size in sizes.by_replica.items() if one.topic == topic)
+    in_log = sum(ends.values())
+    result.claim("every event is in the log once", f"{in_log:,} of {count:,}", in_log == count)
+    rows = [
+        ("events in the log", f"{in_log:,}"),
+        ("bytes on disk, of all replicas", f"{size:,}"),
+        ("bytes per event", f"{size / count:.1f}"),
+    ]
+    if written is not None:  # by the last session that wrote
+        rate = written["orders"] / written["seconds"]
+        rows.append(("written, events/s", f"{rate:,.0f}"))
+        result.numbers["written_events_s"] = round(rate)
+    result.table("The corpus", ("measure", "value"), rows)
+    result.numbers["disk_bytes"] = size
 
 
 def _version_names(registry: Registry, subject: str) -> dict[str, str]:

@@ -1,301 +1,293 @@
 """A rolling upgrade under load: every producer and consumer, one by one, in a chosen order.
 
-Producers write at a constant rate, two groups of consumers read everything. The lag of both groups,
-the errors and the versions in use are recorded every second.
+Producers write at a constant rate, two groups of consumers read everything. The lag of both groups
+and the versions in use are recorded about twice a second. What was read is compared with the log
+for each group and partition by offsets, so that duplicates cannot hide a loss.
 """
 
-import random
+import statistics
 import time
 from dataclasses import dataclass, field
-from queue import Empty
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.lab.lab_processes import lab_processes
+import psutil
+
+from penstock.lab.lab_platform import LabError
 from penstock.lab.lab_result import LabPlot, LabResult
 from penstock.lab.lab_run import LabRun
 from penstock.lab.order_schemas import SHAPES, schema_text
-from penstock.lab.order_writer import OrderPlan
-from penstock.lab.rollout_workers import WorkerReport, consume_until, produce_until
+from penstock.lab.rollout_fleet import (
+    GROUPS,
+    OLD_VERSION,
+    FleetTotals,
+    RolloutFleet,
+    RolloutMode,
+    RolloutSize,
+)
+from penstock.lab.rollout_workers import FETCHES, FIELDS
 from penstock.link.blocking import BlockingCluster
 from penstock.link.offsets import committed_offsets, end_offsets, partitions_of
-from penstock.protocol.compression import Codec
 from penstock.schemas.model import SchemaType
 
 if TYPE_CHECKING:
     from penstock.model import Offset, TopicPartition
 
 _QUESTION: Final = "Can all producers and consumers be upgraded under load, one by one?"
-_GROUPS: Final = ("billing", "search")
-_OLD: Final = "v1"
 _DRAIN_S: Final = 120.0
-_FOREVER: Final = 1 << 50
-# Level, the new version, the order of roles; "any": shuffled by the seed.
+_READY_S: Final = 120.0
+_RECOVERED_S: Final = 5  # a lag of the events of so many seconds is normal
+_GIB: Final = 1 << 30
 _MODES: Final = (
-    ("FULL", "v2", "any"),
-    ("BACKWARD", "remove a required field", "consumers first"),
-    ("FORWARD", "add a required field", "producers first"),
+    RolloutMode("FULL", "v2", "any"),
+    RolloutMode("BACKWARD", "remove a required field", "consumers first"),
+    RolloutMode("FORWARD", "add a required field", "producers first"),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutSize:
-    """How large a rollout is."""
-
-    producers: int
-    consumers: int  # in both groups together
-    rate: int  # events per second
-    seconds: tuple[int, int, int]  # for each mode
-    partitions: int
-
-
 @dataclass(slots=True)
-class _Record:
+class RolloutRecord:
     """What was seen, by second since the start."""
 
+    totals: FleetTotals
     lag: dict[str, list[tuple[float, float]]] = field(
-        default_factory=lambda: {group: [] for group in _GROUPS}
+        default_factory=lambda: {group: [] for group in GROUPS}
     )
     old_members: list[tuple[float, float]] = field(default_factory=list)
-    sent: int = 0
-    read: int = 0
-    errors: int = 0
-    sending_s: tuple[float, float] = (0.0, 0.0)  # the first and the last report of a producer
+    ends: dict[int, int] = field(default_factory=dict)  # of the partitions, after the last event
+    rolled_s: float = 0.0  # when the last upgrade was done
+    stopped_s: float = 0.0  # when the producers were stopped
+    rate: float = 0.0  # events per second from the first upgrade's lead until the stop
+    memory_bytes: int = 0  # used at most, beyond what was used before
 
     @property
-    def rate(self) -> float:
-        """Events per second while producers were running."""
-        first_s, last_s = self.sending_s
-        return self.sent / (last_s - first_s) if last_s > first_s else 0.0
+    def peak_lag(self) -> float:
+        return max(lag for line in self.lag.values() for _, lag in line)
+
+    @property
+    def last_lag(self) -> float:
+        return max(line[-1][1] for line in self.lag.values())
+
+    def lag_under_load(self) -> float:
+        """The median after the last upgrade, while producers run on, of the group behind more."""
+        from_s = (self.rolled_s + self.stopped_s) / 2
+        tails = [
+            [lag for at, lag in line if from_s <= at <= self.stopped_s]
+            for line in self.lag.values()
+        ]
+        return max(statistics.median(tail) if tail else self.peak_lag for tail in tails)
+
+    def coexistence_s(self) -> float:
+        mixed = [at for at, old in self.old_members if old]
+        return mixed[-1] - mixed[0] if mixed else 0.0
 
 
 def rollout_size(lab: LabRun) -> RolloutSize:
-    """By the scale; a fraction makes it smaller in every way but its duration per member."""
+    """By the scale; a fraction makes only its duration shorter, so that it is a trial of it."""
     quick = RolloutSize(2, 4, 2_000, (6, 6, 6), 4)
     default = RolloutSize(4, 8, 20_000, (40, 30, 30), 8)
     full = RolloutSize(24, 48, 200_000, (1_200, 900, 900), 24)
     size = {"quick": quick, "default": default, "full": full}[str(lab.scale)]
-    if lab.fraction == 1.0:
-        return size
-    seconds = [max(10, int(one * lab.fraction)) for one in size.seconds]
+    seconds = [max(6, int(one * lab.fraction)) for one in size.seconds]
     return RolloutSize(
-        max(2, round(size.producers * lab.fraction)),
-        max(4, round(size.consumers * lab.fraction)),
-        max(1_000, int(size.rate * lab.fraction)),
-        (seconds[0], seconds[1], seconds[2]),
+        size.producers, size.consumers, size.rate, (seconds[0], seconds[1], seconds[2]),
         size.partitions,
-    )
+    )  # fmt: skip
 
 
 def run_rollout(lab: LabRun) -> LabResult:
     """Roll out at every level."""
     size = rollout_size(lab)
+    fetches = ", ".join(f"{key}={value}" for key, value in FETCHES.items())
     result = lab.result(
-        _QUESTION, producers=size.producers, consumers=size.consumers, rate=size.rate,
-        seconds=size.seconds, partitions=size.partitions, fraction=lab.fraction,
+        _QUESTION, producers=size.producers, consumers=size.consumers, groups=len(GROUPS),
+        rate=size.rate, seconds=size.seconds, partitions=size.partitions, codec="lz4",
+        columns=" and ".join(FIELDS), consumer_settings=fetches,
     )  # fmt: skip
     rows = []
-    for (level, version, order), seconds in zip(_MODES, size.seconds, strict=True):
-        record = _Rollout(lab, size, level, version, order, seconds).run()
-        coexisted = [at for at, old in record.old_members if old]
-        apart_s = coexisted[-1] - coexisted[0] if coexisted else 0.0
-        peak = max(lag for line in record.lag.values() for _, lag in line)
-        last = max(line[-1][1] for line in record.lag.values())
-        rate = record.rate
-        rows.append(
-            (level, version, order, f"{record.sent:,}", f"{rate:,.0f}", record.errors,
-             f"{apart_s:.0f}", f"{peak:,.0f}", f"{last:,.0f}")
-        )  # fmt: skip
-        result.claim(f"{level}, {order}: no error", f"{record.errors} errors", record.errors == 0)
-        result.claim(
-            f"{level}, {order}: every event is read by both groups, and the lag ends at 0",
-            f"{record.read:,} reads of {record.sent:,} events, lag {last:,.0f}",
-            last == 0 and record.read >= 2 * record.sent,
-        )
-        result.claim(
-            f"{level}, {order}: at least 95 % of the rate", f"{rate:,.0f} events/s",
-            rate >= 0.95 * size.rate, is_speed=True,
-        )  # fmt: skip
+    for mode, seconds in zip(_MODES, size.seconds, strict=True):
+        record = _Rollout(lab, size, mode, seconds).run()
+        claim_rollout(result, size, mode, record)
+        rows.append(_row(mode, record))
+        level = mode.level
         result.plots.append(LabPlot(f"{level}: lag of the groups", "events", record.lag, "s"))
         result.plots.append(
             LabPlot(f"{level}: members", "members", {"not upgraded": record.old_members}, "s")
         )
-        result.numbers[level] = {
-            "events": record.sent, "errors": record.errors, "events_s": round(rate),
-            "coexistence_s": round(apart_s), "peak_lag": round(peak),
-        }  # fmt: skip
     result.table(
         "Rollouts",
-        ("level", "new version", "order", "events", "events/s", "errors", "coexistence, s",
-         "peak lag", "lag at the end"),
+        ("level", "new version", "order", "events", "events/s", "errors", "duplicates",
+         "coexistence, s", "peak lag", "lag under load at the end", "memory, GiB"),
         rows,
     )  # fmt: skip
     return result
 
 
-class _Rollout:
-    """One rollout: its processes, and what they report."""
+def claim_rollout(
+    result: LabResult, size: RolloutSize, mode: RolloutMode, record: RolloutRecord
+) -> None:
+    """Add the claims about one rollout."""
+    where, totals = f"{mode.level}, {mode.order}", record.totals
+    result.claim(f"{where}: no error", f"{totals.errors} errors", totals.errors == 0)
+    failed = f"{len(totals.failures)} of {totals.started} processes"
+    result.claim(
+        f"{where}: no process fails", "; ".join([failed, *totals.failures[:5]]), not totals.failures
+    )
+    in_log = sum(record.ends.values())
+    result.claim(
+        f"{where}: every acknowledged event is in the log once", f"{in_log:,} of {totals.sent:,}",
+        in_log == totals.sent,
+    )  # fmt: skip
+    for group, coverage in totals.read.items():
+        missing = sum(coverage.missing(record.ends).values())
+        result.claim(
+            f"{where}: {group} reads every event of every partition",
+            f"{coverage.distinct:,} of {in_log:,}, {coverage.duplicates:,} of them again",
+            missing == 0 and coverage.distinct == in_log,
+        )
+    result.claim(
+        f"{where}: the lag ends at 0", f"{record.last_lag:,.0f} events", record.last_lag == 0
+    )
+    behind = record.lag_under_load()
+    result.claim(
+        f"{where}: while producers run on after the last upgrade, the lag is below the events of"
+        f" {_RECOVERED_S} s",
+        f"{behind:,.0f} events (median)", behind < _RECOVERED_S * size.rate, is_speed=True,
+    )  # fmt: skip
+    result.claim(
+        f"{where}: at least 95 % of the rate", f"{record.rate:,.0f} events/s",
+        record.rate >= 0.95 * size.rate, is_speed=True,
+    )  # fmt: skip
+    result.numbers[mode.level] = {
+        "events": totals.sent, "errors": totals.errors, "events_s": round(record.rate),
+        "coexistence_s": round(record.coexistence_s()), "peak_lag": round(record.peak_lag),
+        "duplicates": sum(one.duplicates for one in totals.read.values()),
+        "memory_gib": round(record.memory_bytes / _GIB, 1),
+    }  # fmt: skip
 
-    def __init__(
-        self, lab: LabRun, size: RolloutSize, level: str, version: str, order: str, seconds: int
-    ) -> None:
-        self._lab, self._size = lab, size
-        self._level, self._version, self._order, self._seconds = level, version, order, seconds
+
+def _row(mode: RolloutMode, record: RolloutRecord) -> tuple[Any, ...]:
+    totals = record.totals
+    return (
+        *mode, f"{totals.sent:,}", f"{record.rate:,.0f}", totals.errors,
+        f"{sum(one.duplicates for one in totals.read.values()):,}",
+        f"{record.coexistence_s():.0f}", f"{record.peak_lag:,.0f}",
+        f"{record.lag_under_load():,.0f}", f"{record.memory_bytes / _GIB:.1f}",
+    )  # fmt: skip
+
+
+class _Rollout:
+    """One rollout, from the first event to the last."""
+
+    def __init__(self, lab: LabRun, size: RolloutSize, mode: RolloutMode, seconds: int) -> None:
+        self._lab, self._size, self._mode, self._seconds = lab, size, mode, seconds
         self._topic = lab.platform.make_topic(
-            f"rollout-{level}".lower(), size.partitions,
+            f"rollout-{mode.level}".lower(), size.partitions,
             {"retention.bytes": str(256 << 20), "segment.bytes": str(64 << 20)},
         )  # fmt: skip
-        self._context = lab_processes()
-        self._reports: Any = self._context.Queue()
-        self._workers: dict[str, tuple[Any, Any]] = {}  # process and its stop event, by name
-        self._written: dict[str, int] = {}
-        self._since_s: dict[str, float] = {}  # when a producer's rate began
-        self._upgraded: set[str] = set()
+        self._fleet = RolloutFleet(lab, size, mode, self._topic)
+        self._record = RolloutRecord(self._fleet.totals)
         self._old_ends: dict[TopicPartition, Offset] = {}  # when the last producer was upgraded
-        self._record = _Record()
+        self._memory_before = psutil.virtual_memory().used
+        self._start_s = 0.0
 
-    def run(self) -> _Record:
+    def run(self) -> RolloutRecord:
         """Start everything on the old version, upgrade, stop, and wait for the readers."""
         with self._lab.platform.registry() as registry:
             subject = f"{self._topic}-value"
-            registry.api.set_config(subject, {"compatibility": self._level})
-            for version in (_OLD, self._version):
+            registry.api.set_config(subject, {"compatibility": self._mode.level})
+            for version in (OLD_VERSION, self._mode.version):
                 registry.register(subject, schema_text(SHAPES[version], SchemaType.AVRO))
-        members = self._members()
-        for name in members:
-            self._start(name)
-        start_s = time.monotonic()
+        members = self._fleet.members()
         with BlockingCluster(self._lab.platform.bootstrap) as cluster:
             try:
-                self._roll(cluster, members, start_s)
                 for name in members:
-                    if name.startswith("p"):
-                        self._stop(name)
-                self._drain(cluster, start_s)
+                    self._fleet.start(name)
+                self._wait_until_writing()
+                before, self._start_s = sum(self._ends(cluster).values()), time.monotonic()
+                self._roll(cluster, members)
+                self._record.stopped_s = self._now_s
+                written = sum(self._ends(cluster).values()) - before
+                self._record.rate = written / self._now_s
+                self._fleet.stop([name for name in members if name.startswith("p")])
+                self._drain(cluster)
+                self._record.ends = {
+                    one.partition: int(end) for one, end in self._ends(cluster).items()
+                }
             finally:
-                for name in members:
-                    self._workers[name][1].set()
-                for process, _ in self._workers.values():
-                    process.join(_DRAIN_S)
-                self._gather()
+                self._fleet.stop_all()
         return self._record
 
-    def _members(self) -> list[str]:
-        """In the order in which they are upgraded."""
-        producers = [f"p{number}" for number in range(self._size.producers)]
-        consumers = [f"c{number}" for number in range(self._size.consumers)]
-        if self._order == "consumers first":
-            return consumers + producers
-        if self._order == "producers first":
-            return producers + consumers
-        members = producers + consumers
-        random.Random(self._lab.seed).shuffle(members)
-        return members
+    @property
+    def _now_s(self) -> float:
+        return time.monotonic() - self._start_s
 
-    def _roll(self, cluster: BlockingCluster, members: list[str], start_s: float) -> None:
-        """A sixth of the time before the first upgrade, and after the last."""
+    def _wait_until_writing(self) -> None:
+        """Until every producer writes; the time of the rollout begins then."""
+        deadline_s = time.monotonic() + _READY_S
+        while not self._fleet.is_writing and time.monotonic() < deadline_s:
+            time.sleep(0.2)
+            self._fleet.check()
+            self._fleet.gather()
+
+    def _roll(self, cluster: BlockingCluster, members: list[str]) -> None:
+        """A sixth of the time before the first upgrade, and at least that after the last."""
         left = list(members)
         lead_s = self._seconds / 6
         step_s = (self._seconds - 2 * lead_s) / len(members)
-        while (now_s := time.monotonic() - start_s) < self._seconds:
-            is_due = now_s >= lead_s + step_s * (len(members) - len(left))
+        give_up_s = 3 * self._seconds + _READY_S
+        while left or self._now_s < max(self._seconds, self._record.rolled_s + lead_s):
+            if left and self._now_s > give_up_s:
+                raise LabError(f"{len(left)} processes could not be upgraded: {left[0]} and others")
+            is_due = self._now_s >= lead_s + step_s * (len(members) - len(left))
             if left and is_due and self._is_safe(cluster, left):
-                self._upgrade(left.pop(0))
-            self._watch(cluster, now_s)
-        while left:
-            while not self._is_safe(cluster, left):
-                self._watch(cluster, time.monotonic() - start_s)
-            self._upgrade(left.pop(0))
+                self._fleet.upgrade(left.pop(0))
+                self._record.rolled_s = self._now_s
+            self._watch(cluster)
 
     def _is_safe(self, cluster: BlockingCluster, left: list[str]) -> bool:
         """FORWARD: a consumer is upgraded when no event of the old version is unread."""
-        if self._level != "FORWARD" or left[0].startswith("p"):
+        if self._mode.level != "FORWARD" or left[0].startswith("p"):
             return True
         if not self._old_ends:
-            partitions = cluster.run(partitions_of([self._topic]))
-            self._old_ends = cluster.run(end_offsets(partitions))
-        for group in _GROUPS:
-            rows = cluster.run(committed_offsets(f"{self._topic}-{group}", list(self._old_ends)))
-            done = {one: row.offset for one, row in rows.items()}
-            if any(done.get(one, 0) < end for one, end in self._old_ends.items()):
-                return False
-        return True
+            self._old_ends = self._ends(cluster)
+        return all(
+            committed.get(one, 0) >= end
+            for committed in self._committed(cluster).values()
+            for one, end in self._old_ends.items()
+        )
 
-    def _upgrade(self, name: str) -> None:
-        self._stop(name)
-        self._upgraded.add(name)
-        self._start(name)
-
-    def _start(self, name: str) -> None:
-        size, number = self._size, int(name[1:])
-        version = self._version if name in self._upgraded else _OLD
-        stop = self._context.Event()
-        rate = size.rate // size.producers
-        plan = OrderPlan(
-            self._topic, (version,), seed=self._lab.seed, count=_FOREVER,
-            pool=max(100, rate // 2), rate=rate, codec=Codec.LZ4, instance=number,
-            instances=size.producers, start=self._written.get(name, 0),
-            since_s=self._since_s.get(name),
-        )  # fmt: skip
-        where = (self._lab.platform.bootstrap, self._lab.platform.registry_url)
-        if name.startswith("p"):
-            target: Any = produce_until
-            arguments: tuple[Any, ...] = (name, plan, *where, stop, self._reports)
-        else:
-            group = f"{self._topic}-{_GROUPS[number % len(_GROUPS)]}"
-            target = consume_until
-            arguments = (name, version, plan, group, *where, stop, self._reports)
-        process = self._context.Process(target=target, args=arguments)
-        process.start()
-        self._workers[name] = process, stop
-
-    def _stop(self, name: str) -> None:
-        process, stop = self._workers[name]
-        stop.set()
-        process.join(_DRAIN_S)
-        self._gather()
-
-    def _watch(self, cluster: BlockingCluster, now_s: float) -> None:
+    def _watch(self, cluster: BlockingCluster) -> None:
         """Wait a moment, and note the lag."""
         time.sleep(0.5)
-        self._gather()
-        for group, lag in self._lags(cluster).items():
-            self._record.lag[group].append((round(now_s, 1), float(lag)))
-        old = self._size.producers + self._size.consumers - len(self._upgraded)
-        is_mixed = 0 < len(self._upgraded) < self._size.producers + self._size.consumers
-        self._record.old_members.append((round(now_s, 1), float(old if is_mixed else 0)))
-        what = f"{self._level}: {len(self._upgraded)} upgraded"
+        self._fleet.check()
+        self._fleet.gather()
+        now_s = round(self._now_s, 1)
+        ends = self._ends(cluster)
+        for group, committed in self._committed(cluster).items():
+            lag = sum(end - committed.get(one, 0) for one, end in ends.items())
+            self._record.lag[group].append((now_s, float(max(0, lag))))
+        upgraded = len(self._fleet.upgraded)
+        old = self._size.members - upgraded
+        self._record.old_members.append((now_s, float(old if upgraded else 0)))
+        used = psutil.virtual_memory().used - self._memory_before
+        self._record.memory_bytes = max(self._record.memory_bytes, used)
+        what = f"{self._mode.level}: {upgraded} upgraded"
         self._lab.show(what, min(now_s, self._seconds), self._seconds)
 
-    def _lags(self, cluster: BlockingCluster) -> dict[str, int]:
-        partitions = cluster.run(partitions_of([self._topic]))
-        ends = cluster.run(end_offsets(partitions))
-        lags = {}
-        for group in _GROUPS:
-            rows = cluster.run(committed_offsets(f"{self._topic}-{group}", partitions))
-            done = {one: row.offset for one, row in rows.items()}
-            lags[group] = sum(end - done.get(one, 0) for one, end in ends.items())
-        return lags
+    def _ends(self, cluster: BlockingCluster) -> "dict[TopicPartition, Offset]":
+        return cluster.run(end_offsets(cluster.run(partitions_of([self._topic]))))
 
-    def _drain(self, cluster: BlockingCluster, start_s: float) -> None:
+    def _committed(self, cluster: BlockingCluster) -> "dict[str, dict[TopicPartition, Offset]]":
+        partitions = cluster.run(partitions_of([self._topic]))
+        found = {}
+        for group in GROUPS:
+            rows = cluster.run(committed_offsets(self._fleet.group_id(group), partitions))
+            found[group] = {one: row.offset for one, row in rows.items()}
+        return found
+
+    def _drain(self, cluster: BlockingCluster) -> None:
         deadline_s = time.monotonic() + _DRAIN_S
         while time.monotonic() < deadline_s:
-            self._watch(cluster, time.monotonic() - start_s)
-            if all(line[-1][1] == 0 for line in self._record.lag.values()):
+            self._watch(cluster)
+            if self._record.last_lag == 0:
                 return
-
-    def _gather(self) -> None:
-        while True:
-            try:
-                report: WorkerReport = self._reports.get_nowait()
-            except Empty:
-                return
-            if report.is_consumer:
-                self._record.read += report.events + report.errors
-                self._record.errors += report.errors
-            else:
-                now_s = time.monotonic()
-                self._record.sending_s = (self._record.sending_s[0] or now_s, now_s)
-                self._record.sent += report.events
-                name = report.name
-                self._since_s.setdefault(name, now_s)
-                self._written[name] = self._written.get(name, 0) + report.events

@@ -1,7 +1,7 @@
 """The processes of a rollout: producers and consumers of one version each, until they are stopped.
 
 Imported by the server that forks them, so that an upgrade costs milliseconds. A worker reports
-about every second how much it has done.
+about every second how much it has done, and after its last event.
 """
 
 import time
@@ -14,23 +14,24 @@ from penstock.client.registry import Registry
 from penstock.lab.lab_processes import is_parent_alive
 from penstock.lab.order_schemas import SHAPES, contract_of
 from penstock.lab.order_writer import OrderPlan, OrderWriter
+from penstock.lab.read_coverage import ReadSpan, joined, spans_in
 from penstock.link.blocking import BlockingCluster
 
 _REPORT_S: Final = 1.0
 _FLOW: Final = FlowLimits(high_records=20_000, low_records=5_000)
-_FETCHES: Final = {  # some large ones a second rather than one for each batch
+FETCHES: Final = {  # some large ones a second rather than one for each batch
     "fetch.min.bytes": 1 << 20,
     "fetch.wait.max.ms": 500,
 }
-_FIELDS: Final = ["order_id", "cents"]
+FIELDS: Final = ["order_id", "cents"]
 
 
 class WorkerReport(NamedTuple):
-    """How much one worker did since its last report."""
+    """What one worker did since its last report: a producer has events, a consumer has spans."""
 
     name: str
-    is_consumer: bool
-    events: int
+    events: int = 0
+    spans: list[ReadSpan] | None = None
     errors: int = 0
 
 
@@ -42,11 +43,11 @@ def produce_until(
     name: str, plan: OrderPlan, bootstrap: str, registry_url: str, stop: Any, reports: Any
 ) -> None:
     """Write orders of one version at a rate."""
-    reported = plan.start
+    reported = 0
 
     def on_written(count: int) -> None:
         nonlocal reported
-        reports.put(WorkerReport(name, False, count - reported))
+        reports.put(WorkerReport(name, count - reported))
         reported = count
         if stop.is_set() or not is_parent_alive():
             raise _StoppedError
@@ -69,20 +70,24 @@ def consume_until(
         Registry(registry_url) as registry,
         Consumer(
             bootstrap, plan.topic, group, registry=registry, value=contract, flow=_FLOW,
-            on_decode_error=OnDecodeError.SKIP, settings={"group.protocol": "consumer", **_FETCHES},
+            on_decode_error=OnDecodeError.SKIP, settings={"group.protocol": "consumer", **FETCHES},
         ) as consumer,
     ):  # fmt: skip
-        events = errors = 0
+        spans: list[ReadSpan] = []
+        errors = 0
         due_s = time.monotonic() + _REPORT_S
         while not stop.is_set() and is_parent_alive():
-            consumer.take_arrow(_FIELDS, wait_s=0.2)
+            batch = consumer.take_arrow(FIELDS, wait_s=0.2)
+            if batch is not None:
+                spans += spans_in(batch.partitions, batch.offsets)
             if time.monotonic() >= due_s:
-                stats = [one for _, one in consumer.read_stats]
-                now = sum(one.events for one in stats), sum(sum(o.errors.values()) for o in stats)
-                reports.put(WorkerReport(name, True, now[0] - events, now[1] - errors))
-                events, errors = now
-                due_s += _REPORT_S
-        stats = [one for _, one in consumer.read_stats]
-        failed = sum(sum(one.errors.values()) for one in stats) - errors
-        read = sum(one.events for one in stats) - events
-        reports.put(WorkerReport(name, True, read, failed))
+                failed = _errors(consumer)
+                reports.put(WorkerReport(name, spans=joined(spans), errors=failed - errors))
+                spans, errors = [], failed
+                due_s = time.monotonic() + _REPORT_S
+        reports.put(WorkerReport(name, spans=joined(spans), errors=_errors(consumer) - errors))
+        consumer.commit()  # the batch taken last is counted, so no other member needs to read it
+
+
+def _errors(consumer: Consumer) -> int:
+    return sum(sum(stats.errors.values()) for _, stats in consumer.read_stats)
