@@ -8,6 +8,7 @@ that was not committed.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.handler import result_of
@@ -16,11 +17,11 @@ from penstock.broker.runner_host import RunnerHost
 from penstock.consensus.raft import Role
 from penstock.coordination.controller.commands import ConfirmActive, StartSessions
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import Runner
+from penstock.machine import Runner, Story
 from penstock.model import Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from penstock.broker.metadata_follower import MetadataFollower
     from penstock.broker.quorum.quorum_node import QuorumNode
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.coordination.controller.events import Event
     from penstock.machine import CallerId
     from penstock.machine.journal import OnCommitted
-    from penstock.model import LeaderEpoch, Millis, Moment
+    from penstock.model import LeaderEpoch, Moment
 
 logger: Final = logging.getLogger(__name__)
 
@@ -96,10 +97,6 @@ class ActiveController:
 
         self._follower.call_when_applied(end_offset, on_applied)
 
-    def story(self, key: str) -> Sequence[tuple[Millis, str]]:
-        """The last things that happened to a topic or a broker, in words."""
-        return () if self._host is None else self._host.story(key)
-
     def on_role(self, change: RoleChange) -> None:
         """This replica leads an epoch, or does no more."""
         if change.role is Role.LEADER and change.epoch == self._epoch:
@@ -130,7 +127,9 @@ class ActiveController:
             return
         assert self._quorum is not None
         state = self._follower.image.state.fork()
-        runner: Runner[ClusterState, Command, Event] = Runner(self._machine, state=state)
+        runner: Runner[ClusterState, Command, Event] = Runner(
+            self._machine, state=state, story=Story(partial(logger.info, "%s"))
+        )
         runner.start(RaftJournal(self._quorum, self._follower, epoch))
         self._host = RunnerHost(runner, self._clock)
         self._host.submit(StartSessions)

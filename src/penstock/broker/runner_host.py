@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from penstock.machine import Deferred, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from penstock.machine import CallerId, Runner
     from penstock.model import Millis, Moment
@@ -44,10 +44,6 @@ class RunnerHost(Generic[StateT, CommandT, EventT]):
     def is_running(self) -> bool:
         """Whether commands are decided."""
         return self._runner.phase is Phase.RUNNING
-
-    def story(self, key: str) -> Sequence[tuple[Millis, str]]:
-        """The last things that happened to a group, transactional id or topic, in words."""
-        return self._runner.story.of(key)
 
     def submit(self, command: Callable[[CallerId], CommandT]) -> object:
         """Decide a command that is made for its caller: its reply, or a Refused.

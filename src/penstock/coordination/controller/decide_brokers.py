@@ -181,7 +181,7 @@ def decide_heartbeat(
         tuple(events),
         tuple(notes),
         (Reply(command.caller, reply),),
-        story=(Step(_story_key(broker.node_id), word),) if events else (),
+        story=(Step(_story_key(broker.node_id), word, is_logged=True),) if events else (),
     )
 
 
@@ -227,7 +227,7 @@ def decide_fence(
         return Outcome(replies=(Reply(command.caller, None),))
     fenced = broker._replace(is_fenced=True)
     partitions, left = follow_active(state, settings, [fenced])
-    step = Step(_story_key(broker.node_id), "fenced: {}", (command.reason,))
+    step = Step(_story_key(broker.node_id), "fenced: {}", (command.reason,), is_logged=True)
     return Outcome((fenced, *partitions), (left,), (Reply(command.caller, None),), story=(step,))
 
 
@@ -240,7 +240,7 @@ def decide_unregister(
         *_without(state, settings, command.node_id, without_lost_replica),
         BrokerRemoved(command.node_id),
     )
-    step = Step(_story_key(command.node_id), "unregistered")
+    step = Step(_story_key(command.node_id), "unregistered", is_logged=True)
     return Outcome(events, replies=(Reply(command.caller, None),), story=(step,))
 
 
@@ -266,7 +266,9 @@ def decide_tick(state: ClusterState, settings: ControllerSettings, now: Moment) 
     ]
     names = None if ended else state.topics_left
     partitions, left = follow_active(state, settings, ended, names)
-    story = tuple(Step(_story_key(broker.node_id), "fenced: no heartbeat") for broker in ended)
+    story = tuple(
+        Step(_story_key(broker.node_id), "fenced: no heartbeat", is_logged=True) for broker in ended
+    )
     return Outcome((*ended, *partitions), (left,), story=story)
 
 
