@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from penstock.clock import wall_ms
 from penstock.errors import ErrorCode, Refused
 from penstock.gateway.errors import GatewayError, unavailable, unknown_partition
-from penstock.gateway.gateway_node import GatewayNode, wall_clock
+from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.groups.commit_rules import (
     CommitConflict,
+    RequestedCommit,
     VersionedOffset,
-    WantedCommit,
     decide_commit,
     read_version,
     write_version,
@@ -74,7 +75,7 @@ class GroupOffsets:
         }
 
     async def commit(
-        self, group: str, wanted: Sequence[WantedCommit], member: str | None, *, reset: bool
+        self, group: str, wanted: Sequence[RequestedCommit], member: str | None, *, reset: bool
     ) -> dict[TopicPartition, VersionedOffset]:
         """Commit all or none; 409 lists every conflict."""
         lock = self._locks.get(group)
@@ -83,7 +84,7 @@ class GroupOffsets:
         async with lock:
             committer = NO_MEMBER if member is None else self._committer(group, member)
             current = await self.read(group, [commit.partition for commit in wanted])
-            decided = decide_commit(current, wanted, reset=reset, now=wall_clock())
+            decided = decide_commit(current, wanted, reset=reset, now=wall_ms())
             if isinstance(decided, list):
                 raise _conflict(decided)
             rows = {
@@ -97,7 +98,7 @@ class GroupOffsets:
             return decided
 
     async def check(
-        self, group: str, wanted: Sequence[WantedCommit], member: str | None, *, reset: bool
+        self, group: str, wanted: Sequence[RequestedCommit], member: str | None, *, reset: bool
     ) -> list[ResetRow]:
         """What a commit would change; raises what it would raise."""
         if member is None:
@@ -109,7 +110,7 @@ class GroupOffsets:
         else:
             self._committer(group, member)
         current = await self.read(group, [commit.partition for commit in wanted])
-        decided = decide_commit(current, wanted, reset=reset, now=wall_clock())
+        decided = decide_commit(current, wanted, reset=reset, now=wall_ms())
         if isinstance(decided, list):
             raise _conflict(decided)
         return [
