@@ -191,7 +191,7 @@ def as_markdown(results: Results, drawn: Sequence[str], charts: str) -> str:
         "is unbounded, and there is no ratio. A figure that is compared with a fixed limit has",
         '"limit" in the column of the peer.',
         "",
-        f"![Twelve claims compared with their peers]({charts}/overview.svg)",
+        f"![Ten claims compared with their peers]({charts}/overview.svg)",
         "",
     ]
     for name, bench in results.items():

@@ -16,11 +16,6 @@ class OverviewLine(NamedTuple):
 
 OVERVIEW: Final = (
     OverviewLine("broker", "produce 1000 B, 16 kB batches", "produce, in batches of 16 kB"),
-    OverviewLine(
-        "broker",
-        "produce 1000 B, 16 kB batches: server CPU",
-        "CPU time of the broker per byte produced",
-    ),
     OverviewLine("broker", "consume 1000 B", "consume"),
     OverviewLine(
         "broker_latency", "acknowledged at 1 000/s, p99", "latency of produce at 1 000/s, p99"
@@ -42,5 +37,4 @@ OVERVIEW: Final = (
     ),
     OverviewLine("serde", "frames to Arrow, all columns", "Avro events to Arrow columns"),
     OverviewLine("spark_read", "all columns", "Avro events into a Spark DataFrame"),
-    OverviewLine("spark_sink", "rows into Penstock", "rows of Spark into a topic, exactly once"),
 )

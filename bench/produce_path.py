@@ -19,10 +19,13 @@ import uvloop
 from crc32c import crc32c
 
 from bench.figures import Figure, report
+from penstock.broker.group_coordinators import OFFSETS_TOPIC
 from penstock.broker.handler import result_of
+from penstock.broker.leadership import Leadership
 from penstock.broker.new_topics import new_topic_id
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
-from penstock.model import Millis
+from penstock.log import PartitionLog
+from penstock.model import LeaderEpoch, Millis, NodeId
 from penstock.node.data_folder import open_folder
 from penstock.node.run_broker import RunningBroker
 from penstock.node.settings import node_settings
@@ -33,14 +36,20 @@ from tests.support.wire import frame
 
 PRODUCE, PRODUCE_VERSION = 0, 10  # what librdkafka sends
 FETCH, FETCH_VERSION = 1, 16
+COMMIT, COMMIT_VERSION = 8, 9
+FIND_COORDINATOR, FIND_VERSION = 10, 4
 TOPIC = "bench"
+LOG_APPEND_TIME_TOPIC = "bench-log-append-time"
+REPLICATED_TOPIC = "bench-replicated"
+FOLLOWER = NodeId(2)
+GROUP = "bench"
 PARTITIONS = 4
 ROUNDS = 15  # the best is the result: noise only adds
 READ_BYTES = 128 << 10  # one read of a busy connection
 ROUND_BYTES_MAX = 16 << 20
 
 
-def produce_frame(batch: bytes | bytearray, partition: int = 0) -> bytes:
+def produce_frame(batch: bytes | bytearray, partition: int = 0, topic: str = TOPIC) -> bytes:
     """A produce request for one partition, as librdkafka sends it."""
     partitions = [{"index": partition, "records": bytes(batch)}]
     return frame(
@@ -51,7 +60,7 @@ def produce_frame(batch: bytes | bytearray, partition: int = 0) -> bytes:
         transactional_id=None,
         acks=-1,
         timeout=30_000,
-        topic_data=[{"name": TOPIC, "partition_data": partitions}],
+        topic_data=[{"name": topic, "partition_data": partitions}],
     )
 
 
@@ -102,10 +111,12 @@ def best_us(work: Callable[[], None], count: int) -> float:
     return min(spent) / count * 1e6
 
 
-async def measure_produce(running: RunningBroker, name: str, batch: bytearray) -> Figure:
+async def measure_produce(
+    running: RunningBroker, name: str, batch: bytearray, topic: str = TOPIC
+) -> Figure:
     """Produce requests, as many per read as fit."""
     line = SocketlessConnection(running.server)
-    request = produce_frame(batch)
+    request = produce_frame(batch, topic=topic)
     per_read = max(1, min(READ_BYTES // len(request), 100))
     reads = max(1, min(2000, ROUND_BYTES_MAX // len(request)) // per_read)
     arriving = request * per_read
@@ -118,9 +129,71 @@ async def measure_produce(running: RunningBroker, name: str, batch: bytearray) -
             await line.drain()
         spent.append(time.process_time() - before)
     ours = min(spent) / (reads * per_read) * 1e6
-    expected = running.partitions.topics[TOPIC].partitions[0].log.end_offset
-    assert expected >= reads * per_read * ROUNDS, "not everything was appended"
+    end_offset = running.partitions.topics[topic].partitions[0].log.end_offset
+    assert end_offset >= reads * per_read * ROUNDS, "not everything was appended"
     return Figure(name, ours, floor_us(running, batch, reads * per_read), "us CPU")
+
+
+async def measure_replicated(running: RunningBroker, name: str, batch: bytearray) -> Figure:
+    """Produce requests whose responses wait until a follower has fetched the batch."""
+    partition = running.partitions.topics[REPLICATED_TOPIC].partitions[0]
+    leader, replicas = partition.node_id, (partition.node_id, FOLLOWER)
+    partition.lead(Leadership(leader, LeaderEpoch(0), replicas, replicas))
+    line = SocketlessConnection(running.server)
+    request = produce_frame(batch, topic=REPLICATED_TOPIC)
+    count = 1000
+    spent = []
+    for _ in range(ROUNDS):
+        before = time.process_time()
+        for _ in range(count):
+            sent_bytes = line.transport.sent_bytes
+            line.receive(request)
+            await line.drain()
+            assert line.transport.sent_bytes == sent_bytes, "it waits for the follower"
+            partition.on_replica_fetch(FOLLOWER, partition.log.end_offset)
+            while line.transport.sent_bytes == sent_bytes:  # noqa: ASYNC110 - it may take a turn
+                await asyncio.sleep(0)
+        spent.append(time.process_time() - before)
+    return Figure(name, min(spent) / count * 1e6, floor_us(running, batch, count), "us CPU")
+
+
+async def measure_commit(running: RunningBroker, name: str) -> Figure:
+    """Offset commits of a group without members."""
+    line = SocketlessConnection(running.server)
+    rows = [{"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}]
+    topics = [{"name": TOPIC, "partitions": rows}]
+    fields: dict[str, Any] = {"group_id": GROUP, "member_id": "", "topics": topics}
+    request = frame(7, COMMIT, COMMIT_VERSION, client_id="rdkafka", **fields)
+    keys = {"key_type": 0, "coordinator_keys": [GROUP]}
+    line.receive(frame(7, FIND_COORDINATOR, FIND_VERSION, client_id="rdkafka", **keys))
+    log = await _offsets_log(running, line, request)
+    stored = bytearray(log.read(log.start_offset, max_bytes=1).view)
+    count = 1000
+    start_offset = log.end_offset
+    spent = []
+    for _ in range(ROUNDS):
+        before = time.process_time()
+        for _ in range(count):
+            line.receive(request)
+            await line.drain()
+        spent.append(time.process_time() - before)
+    assert log.end_offset == start_offset + count * ROUNDS, "not everything was committed"
+    return Figure(name, min(spent) / count * 1e6, floor_us(running, stored, count), "us CPU")
+
+
+async def _offsets_log(
+    running: RunningBroker, line: SocketlessConnection, request: bytes
+) -> PartitionLog:
+    """The log of the group's partition, once its coordinator accepts commits."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        line.receive(request)
+        await asyncio.sleep(0.02)
+        topic = running.partitions.topics.get(OFFSETS_TOPIC)
+        for partition in () if topic is None else topic.partitions.values():
+            if partition.log.end_offset > 0:
+                return partition.log
+    raise TimeoutError("no offset was committed")
 
 
 def floor_us(running: RunningBroker, batch: bytearray, count: int) -> float:
@@ -198,9 +271,10 @@ async def start_broker(folder: Path) -> RunningBroker:
     return running
 
 
-async def create_topic(running: RunningBroker, name: str, partitions: int) -> None:
-    wanted = NewTopic(name, new_topic_id(), partitions, 1, (), ())
-    await result_of(running.controller.submit(lambda caller: CreateTopics(caller, (wanted,))))
+async def create_topic(running: RunningBroker, name: str, partitions: int, **configs: str) -> None:
+    pairs = tuple((key.replace("_", "."), value) for key, value in configs.items())
+    topic = NewTopic(name, new_topic_id(), partitions, 1, (), pairs)
+    await result_of(running.controller.submit(lambda caller: CreateTopics(caller, (topic,))))
     await running.follower.idle()  # the partitions are open
 
 
@@ -208,12 +282,25 @@ async def measure_all(folder: Path) -> list[Figure]:
     running = await start_broker(folder)
     try:
         await create_topic(running, TOPIC, PARTITIONS)
+        log_append_time = {"message_timestamp_type": "LogAppendTime"}
+        await create_topic(running, LOG_APPEND_TIME_TOPIC, 1, **log_append_time)
+        await create_topic(running, REPLICATED_TOPIC, 1, min_insync_replicas="2")
         return [
             await measure_produce(running, "produce 1 message of 100 B", a_batch(1, 100)),
             await measure_produce(running, "produce 16 messages of 1 000 B", a_batch(16, 1000)),
             await measure_produce(
                 running, "produce 1 000 messages of 1 000 B", a_batch(1000, 1000)
             ),
+            await measure_produce(
+                running,
+                "produce 1 message of 100 B, LogAppendTime",
+                a_batch(1, 100),
+                LOG_APPEND_TIME_TOPIC,
+            ),
+            await measure_replicated(
+                running, "produce 1 message of 100 B, acks=all with a follower", a_batch(1, 100)
+            ),
+            await measure_commit(running, "commit 1 offset"),
             measure_fetch(running, "fetch 16 kB", 16_384),
             measure_fetch(running, "fetch 1 MB", 1_000_000),
             await measure_woken(running, "fetch that waits, and the message it waits for"),

@@ -156,13 +156,13 @@ def test_a_turn_of_the_event_loop_handles_no_more_than_a_share(
             seen.append(_requests(broker))
             loop.call_soon(count_requests)
 
-    def stand_still() -> None:
+    def pause() -> None:
         """Meanwhile the requests gather in the kernel's buffers."""
         time.sleep(0.3)
         count_requests()
 
     with broker.connect() as wire:
-        loop.call_soon_threadsafe(stand_still)
+        loop.call_soon_threadsafe(pause)
         wire.socket.sendall(make_request() * count)
         for _ in range(count):
             wire.receive_frame()

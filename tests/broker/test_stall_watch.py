@@ -1,4 +1,4 @@
-"""A process that stood still hears of it before it serves the next request."""
+"""A process that was paused detects the pause before it serves the next request."""
 
 import asyncio
 

@@ -129,9 +129,9 @@ def test_the_overview_names_its_peers_and_leaves_out_fixed_limits() -> None:
     assert "GET, p99" not in texts
 
 
-def test_the_overview_has_twelve_lines_and_each_was_measured() -> None:
+def test_the_overview_has_ten_lines_and_each_was_measured() -> None:
     results = benches.read_results(benches.HERE.parent)
-    assert len(OVERVIEW) == 12
+    assert len(OVERVIEW) == 10
     for line in OVERVIEW:
         names = [figure.name for figure in benches.figures_of(results[line.bench])]
         assert names.count(line.figure) == 1, line

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from penstock.gateway.groups.commit_rules import (
     CommitConflict,
+    RequestedCommit,
     VersionedOffset,
-    WantedCommit,
     decide_commit,
     read_version,
     write_version,
@@ -21,8 +21,8 @@ def at(offset: int, version: int) -> VersionedOffset:
     return VersionedOffset(Offset(offset), version)
 
 
-def want(partition: TopicPartition, offset: int, version: int | None = None) -> WantedCommit:
-    return WantedCommit(partition, Offset(offset), version)
+def want(partition: TopicPartition, offset: int, version: int | None = None) -> RequestedCommit:
+    return RequestedCommit(partition, Offset(offset), version)
 
 
 def test_versions_count_from_one() -> None:

@@ -18,7 +18,7 @@ from penstock.gateway.produce.key_table import (
     NEW,
     KeyTable,
     ScopedKey,
-    StoredAnswer,
+    StoredResponse,
     read_key,
     read_stored,
     write_stored,
@@ -32,8 +32,8 @@ from penstock.testing.platform import Platform
 A = ScopedKey("orders", "a")
 
 
-def stored(digest: str = "d", at: int = 0) -> StoredAnswer:
-    return StoredAnswer(digest, msgspec.Raw(b"{}"), at)
+def stored(digest: str = "d", at: int = 0) -> StoredResponse:
+    return StoredResponse(digest, msgspec.Raw(b"{}"), at)
 
 
 # The table.
@@ -104,7 +104,7 @@ def test_a_key_is_appended_once_until_it_is_forgotten(steps: list[tuple[str, Any
                 assert table.begin(key, digest, Millis(now)) == NEW
                 model[key] = ("progress", digest, now)
             elif known[:2] == ("stored", digest):
-                assert isinstance(table.begin(key, digest, Millis(now)), StoredAnswer)
+                assert isinstance(table.begin(key, digest, Millis(now)), StoredResponse)
             else:
                 with pytest.raises(GatewayError) as caught:
                     table.begin(key, digest, Millis(now))

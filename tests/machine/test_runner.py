@@ -16,6 +16,7 @@ from penstock.machine import (
     Reply,
     Runner,
     Step,
+    Story,
     TransactionMark,
 )
 from penstock.machine.runner import COMMIT_WAIT_MS, RETRY_MAX_MS, RETRY_MIN_MS
@@ -132,7 +133,7 @@ class Scenario:
 @pytest.fixture
 def slow() -> Scenario:
     """Over a journal that commits on request."""
-    return Scenario(MemoryJournal(commits_at_once=False))
+    return Scenario(MemoryJournal(commits_on_append=False))
 
 
 @pytest.fixture
@@ -170,7 +171,7 @@ def test_a_read_waits_for_events_that_have_no_reply_of_their_own(slow: Scenario)
 
 
 def test_a_read_waits_for_what_was_loaded_and_is_not_committed() -> None:
-    journal = MemoryJournal(commits_at_once=False)
+    journal = MemoryJournal(commits_on_append=False)
     journal.append([JournalRecord(b"hello", b"1")], NOW.wall)
     scenario = Scenario(journal)
     scenario.say("how many")
@@ -284,7 +285,7 @@ def test_a_reply_that_is_not_committed_in_time_becomes_an_error(slow: Scenario) 
     assert slow.runner.wake_at() is None
 
 
-def test_requests_to_a_journal_that_stands_still_leave_nothing_behind(slow: Scenario) -> None:
+def test_requests_to_a_journal_that_commits_nothing_do_not_accumulate(slow: Scenario) -> None:
     slow.say("hello")
     for number in range(100):
         slow.say("how many", later(number * COMMIT_WAIT_MS))
@@ -343,6 +344,23 @@ def test_the_story_of_a_key_says_what_happened_and_when(quick: Scenario) -> None
         quick.say(word)
     assert quick.runner.story.of("a") == [(0, "said for the 1. time"), (0, "said for the 2. time")]
     assert quick.runner.story.of("c") == []
+
+
+def test_a_step_that_is_logged_comes_with_the_steps_before_it() -> None:
+    lines: list[str] = []
+    story = Story(lines.append)
+    for number in range(5):
+        story.add([Step("a", "member {} joins", (number,))], Millis(1_000 * number))
+    story.add([Step("b", "is stable")], Millis(9_000))
+    assert not lines
+    removals = [Step("a", "member {} is removed", (number,), is_logged=True) for number in (0, 1)]
+    story.add([*removals, Step("a", "is empty")], Millis(9_500))
+    assert lines == [
+        "a: member 1 is removed; 0.0 s before: member 0 is removed; 5.5 s before: member 4 joins; "
+        "6.5 s before: member 3 joins"
+    ]
+    story.add([Step("c\nfake: line", "is removed", (), is_logged=True)], Millis(0))
+    assert lines[1] == r"c\nfake: line: is removed"
 
 
 class SharedMemory:

@@ -62,7 +62,7 @@ def test_a_schema_is_registered_listed_shown_and_deleted(
     assert "No schemas." in run("list", subject).stdout
 
 
-def test_usage_tells_who_reads_a_version_and_what_speaks_against_deleting_it(
+def test_usage_shows_the_readers_of_a_version_and_the_reasons_not_to_delete_it(
     run: Any, write: Any, subject: str, record: Record, node: Any
 ) -> None:
     schema_id = json.loads(run("register", subject, write(record("a:int")), "--json").stdout)["id"]

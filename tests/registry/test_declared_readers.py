@@ -79,7 +79,9 @@ def test_readers_count_at_every_level(http: httpx.Client, orders: str, level: st
     assert register(http, orders, WITHOUT).status_code == 409
 
 
-def test_a_reader_that_expired_or_retired_has_no_say(http: httpx.Client, orders: str) -> None:
+def test_a_reader_that_expired_or_retired_does_not_block_a_change(
+    http: httpx.Client, orders: str
+) -> None:
     kept = declare(http, orders, **{EXPIRES: "2020-01-01"})
     assert register(http, orders, WITHOUT).status_code == 200
     http.delete(f"{path(orders)}/versions/latest")
@@ -89,7 +91,7 @@ def test_a_reader_that_expired_or_retired_has_no_say(http: httpx.Client, orders:
     assert register(http, orders, WITHOUT).status_code == 200
 
 
-def test_readers_of_another_subject_have_no_say(http: httpx.Client, orders: str) -> None:
+def test_readers_of_another_subject_do_not_block_a_change(http: httpx.Client, orders: str) -> None:
     declare(http, f"{orders}-2")
     declare(http, f":.eu:{orders}")
     assert register(http, orders, WITHOUT).status_code == 200

@@ -368,7 +368,7 @@ def test_usage_names_the_clients_of_a_schema(http: httpx.Client, subject: str) -
     assert http.get("/subjects/unknown/usage").json()["error_code"] == 40401
 
 
-def test_a_node_tells_of_itself(http: httpx.Client) -> None:
+def test_a_node_describes_itself(http: httpx.Client) -> None:
     assert http.get("/").json() == http.post("/").json() == {}
     assert sorted(http.get("/schemas/types").json()) == ["AVRO", "JSON", "PROTOBUF"]
     scope = http.get("/v1/metadata/id").json()["scope"]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from penstock.gate import check as gate
 from penstock.gate.check import CheckOptions, check_pair
 from penstock.gate.contracts import CompatibilitySettings, ContractVersion, GivenContracts
-from penstock.gate.reader_breaks import find_reader_breaks, reader_break_messages
+from penstock.gate.reader_breaks import find_reader_breaks
 from penstock.gate.results import CheckResult
 from penstock.schemas.compatibility import EarlierVersion, Level, check, incompatibility_messages
 from penstock.schemas.model import (
@@ -33,6 +33,7 @@ from penstock.schemas.model import (
     SchemaType,
 )
 from penstock.schemas.parse_cache import SchemaCache
+from penstock.schemas.reader_break import reader_break_messages
 from penstock.schemas.readers import Reader
 
 CACHE = SchemaCache()

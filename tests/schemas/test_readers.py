@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.gate.reader_breaks import find_reader_breaks, reader_break_messages
+from penstock.gate.reader_breaks import find_reader_breaks
 from penstock.schemas.model import ParsedSchema, SchemaText, SchemaType
 from penstock.schemas.parse_cache import parse
+from penstock.schemas.reader_break import reader_break_messages
 from penstock.schemas.readers import (
     EXPIRES,
     FIELDS,

@@ -117,7 +117,7 @@ def test_indexes_that_lead_nowhere_are_refused(written: str, kind: Reason) -> No
 def test_a_header_that_goes_on_is_refused() -> None:
     headers = [(Side.VALUE.header_name, write_header(GUID) + b"\x00!")]
     frame = read_frame(b"x", headers)
-    with pytest.raises(BadFrameError, match="goes on after the GUID"):
+    with pytest.raises(BadFrameError, match="continues after the GUID"):
         frame.payload()
-    with pytest.raises(BadFrameError, match="goes on after the indexes"):
+    with pytest.raises(BadFrameError, match="continues after the indexes"):
         frame.message()

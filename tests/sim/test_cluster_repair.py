@@ -182,7 +182,7 @@ def test_a_leader_whose_records_no_follower_accepts_copies_them_from_another(sta
     finish(scenario)
 
 
-def test_a_leader_that_stood_still_serves_again_once_it_knows_who_leads(start: Start) -> None:
+def test_a_leader_that_was_paused_serves_again_once_it_knows_who_leads(start: Start) -> None:
     scenario = start()
     leader = broker_of(scenario, row_of(scenario).leader)
     assert leader.loop is not None
@@ -198,7 +198,7 @@ def test_a_leader_that_stood_still_serves_again_once_it_knows_who_leads(start: S
     finish(scenario)
 
 
-def test_a_leader_that_stood_still_twice_serves_by_what_it_learnt_after_the_second_time(
+def test_a_leader_that_was_paused_twice_serves_by_what_it_learnt_after_the_second_time(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = start()

@@ -9,11 +9,11 @@ from penstock.model import Millis, Offset
 
 
 class MemoryJournal:
-    """Commits what it appends at once, or only when `commit` is called. Can refuse writes."""
+    """Commits on append, or only when `commit` is called. Can refuse writes."""
 
-    def __init__(self, *, commits_at_once: bool = True) -> None:
+    def __init__(self, *, commits_on_append: bool = True) -> None:
         self.records: list[tuple[JournalRecord, TransactionMark | None]] = []
-        self.commits_at_once = commits_at_once
+        self.commits_on_append = commits_on_append
         self.failure: Callable[[], Exception | None] = lambda: None  # raised instead of writing
         self.committed_offset = Offset(0)
         self.waiting: list[tuple[Offset, OnCommitted]] = []
@@ -36,7 +36,7 @@ class MemoryJournal:
         if error is not None:
             raise error
         self.records += [(record, mark) for record in records]
-        if self.commits_at_once:
+        if self.commits_on_append:
             self.committed_offset = self.end_offset
             return None
         return self.end_offset
@@ -65,5 +65,5 @@ class MemoryJournal:
         self.records = [
             stored for index, stored in enumerate(self.records) if last[stored[0].key] == index
         ]
-        if self.commits_at_once:
+        if self.commits_on_append:
             self.committed_offset = self.end_offset

@@ -21,7 +21,7 @@ from penstock.machine import Runner
 from penstock.model import Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from penstock.broker.metadata_follower import MetadataFollower
     from penstock.broker.quorum.quorum_node import QuorumNode
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.coordination.controller.events import Event
     from penstock.machine import CallerId
     from penstock.machine.journal import OnCommitted
-    from penstock.model import LeaderEpoch, Millis, Moment, NodeId
+    from penstock.model import LeaderEpoch, Moment, NodeId
 
 logger: Final = logging.getLogger(__name__)
 
@@ -97,13 +97,9 @@ class ActiveController:
 
         self._follower.call_when_applied(end_offset, on_applied)
 
-    def story(self, key: str) -> Sequence[tuple[Millis, str]]:
-        """The last things that happened to a topic or a broker, in words."""
-        return () if self._host is None else self._host.story(key)
-
     def last_step(self, node_id: NodeId) -> str:
         """The last thing that happened to a broker, in words; empty if it is not known."""
-        steps = self.story(broker_story_key(node_id))
+        steps = () if self._host is None else self._host.story(broker_story_key(node_id))
         return steps[-1][1] if steps else ""
 
     def on_role(self, change: RoleChange) -> None:

@@ -12,7 +12,7 @@ import socket
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.broker.broker_links import Purpose
-from penstock.broker.handler import Client, Context, deferred_from, result_of
+from penstock.broker.handler import Answer, Client, Context, deferred_from, result_of
 from penstock.errors import ErrorCode, Refused
 from penstock.link.operation import FAILURES
 from penstock.link.settings import Address
@@ -91,11 +91,11 @@ class ControllerClient:
         link = await self._links.connect(self._address(), purpose)
         return await link.call(message, request, timeout_ms=timeout_ms)
 
-    def forward(self, context: Context, request: Any) -> Deferred[Any]:
+    def forward(self, context: Context, request: object) -> Deferred[Any]:
         """A client's request that only the controller can decide."""
         return deferred_from(self._forward(context, request))
 
-    def request(self, message: Message[RequestT, ResponseT], request: RequestT) -> Any:
+    def request(self, message: Message[RequestT, Any], request: RequestT) -> Answer[Any]:
         """A request of this broker itself, decided as a client's would be; also a Deferred."""
         context = self._own_context(message)
         if self._active.is_active:
@@ -133,7 +133,7 @@ class ControllerClient:
             raise Refused(ErrorCode.not_controller, "no controller is active; try again")
         return Address(voter.endpoints[0].host, voter.endpoints[0].port)
 
-    async def _forward(self, context: Context, request: Any) -> Any:
+    async def _forward(self, context: Context, request: object) -> Any:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + FORWARD_S
         while True:
@@ -144,7 +144,7 @@ class ControllerClient:
                     return context.message.refuse(request, refusal)
             await asyncio.sleep(RETRY_S)
 
-    async def _attempt(self, context: Context, request: Any) -> Any:
+    async def _attempt(self, context: Context, request: object) -> Any:
         message = context.message
         if self._active.is_active:
             return await result_of(_handle_here(context, request))
@@ -177,7 +177,7 @@ class ControllerClient:
             position = skip_tagged_fields(frame, position, len(frame))
         return message.read_response(frame, position, context.api_version)
 
-    def _frame(self, context: Context, request: Any) -> bytes:
+    def _frame(self, context: Context, request: object) -> bytes:
         message, version = context.message, context.api_version
         header = write_request_header(
             api_key=message.api, api_version=version, correlation_id=0, client_id=context.client_id

@@ -119,15 +119,15 @@ def errors_of(response: type) -> ReadErrors:
     if len(paths) == 1 and len(paths[0]) == _TOPICS_AND_PARTITIONS + 1:
         topics, partitions, code = paths[0]
 
-        def errors_of_partitions(found: Any) -> Sequence[ErrorCode]:
-            for topic in found[topics]:
+        def errors_of_partitions(response: Any) -> Sequence[ErrorCode]:
+            for topic in response[topics]:
                 for partition in topic[partitions]:
                     if partition[code]:
-                        return _codes(found, paths[0])
+                        return _codes(response, paths[0])
             return ()
 
         return errors_of_partitions
-    return lambda found: [code for path in paths for code in _codes(found, path)]
+    return lambda response: [code for path in paths for code in _codes(response, path)]
 
 
 def _paths(message: type) -> list[tuple[int, ...]]:

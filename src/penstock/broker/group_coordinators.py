@@ -25,13 +25,13 @@ from penstock.errors import ErrorCode, Refused
 from penstock.machine import NO_CALLER, CallerId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from penstock.broker.metadata_image import MetadataImage
     from penstock.broker.partition import Partition
     from penstock.broker.partitions import Partitions
     from penstock.broker.settings import GroupConfig
-    from penstock.model import Millis, Moment
+    from penstock.model import Moment
     from penstock.protocol.control_records import Marker
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -79,7 +79,11 @@ class GroupCoordinators:
 
     def _host(self, partition: Partition) -> GroupCoordinator:
         return HostedMachine(
-            self._machine, partition, clock=self._clock, marker_event=self._on_marker
+            self._machine,
+            partition,
+            clock=self._clock,
+            marker_event=self._on_marker,
+            key_name="group",
         )
 
     def _on_marker(self, marker: Marker) -> Event:
@@ -126,10 +130,6 @@ class GroupCoordinators:
     def list_groups(self) -> list[object]:
         """The groups of this broker, one reply per coordinator."""
         return [coordinator.submit(ListGroups) for coordinator in self._coordinators]
-
-    def story(self, group_id: str) -> Sequence[tuple[Millis, str]]:
-        """The last things that happened to a group, in words. Refused when it is not here."""
-        return self._coordinators.of(group_id).story(group_id)
 
     def catalogue(self) -> TopicCatalogue:
         """The topics as they are now; the same object until one of them changes."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.broker.partition_journal import PartitionJournal, StoredBatch, read_journal
 from penstock.broker.runner_host import RunnerHost
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import Machine, Phase, Runner
+from penstock.machine import Machine, Phase, Runner, Story
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,11 +48,13 @@ class HostedMachine(RunnerHost[StateT, CommandT, EventT]):
         clock: Callable[[], Moment],
         send: Callable[[object], None] = lambda _message: None,
         marker_event: Callable[[Marker], EventT] | None = None,
+        key_name: str = "key",  # in the log
     ) -> None:
         self.partition = partition
         self.leader_epoch: LeaderEpoch = partition.leader_epoch
         self._machine = machine
         self._send = send
+        self._key_name = key_name
         self._marker_event = marker_event  # what a transaction marker means to this machine
         self._reports: deque[CommandT] = deque(maxlen=REPORTS_MAX)  # while loading
         self._loading: Iterator[None] | None = None
@@ -93,7 +96,8 @@ class HostedMachine(RunnerHost[StateT, CommandT, EventT]):
         self.set_timer()
 
     def _new_runner(self) -> Runner[StateT, CommandT, EventT]:
-        return Runner(self._machine, send=self._send)
+        story = Story(partial(logger.info, "%s %s", self._key_name))
+        return Runner(self._machine, send=self._send, story=story)
 
     def _replay(self) -> Iterator[None]:
         """Read the log to its end; at each stop something else may be done."""

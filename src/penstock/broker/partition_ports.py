@@ -26,7 +26,7 @@ class MarkerWatcher(Protocol):
 
 
 class FollowerListener(Protocol):
-    """A follower's fetch session, which hears of one partition that this broker leads."""
+    """A follower's fetch session, notified about one partition that this broker leads."""
 
     def on_appended(self) -> None:
         """There is more to fetch."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from penstock.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 
@@ -167,5 +167,10 @@ def on_transactional_id(operation: Operation) -> Permission[Any]:
     return Permission(operation, ResourceType.TRANSACTIONAL_ID, _transactional_ids)
 
 
-def _transactional_ids(request: Any) -> tuple[str, ...]:
+class _Transactional(Protocol):
+    @property
+    def transactional_id(self) -> str | None: ...
+
+
+def _transactional_ids(request: _Transactional) -> tuple[str, ...]:
     return () if request.transactional_id is None else (request.transactional_id,)

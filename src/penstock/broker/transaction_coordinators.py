@@ -95,6 +95,7 @@ class TransactionCoordinators:
             partition,
             clock=self._clock,
             send=lambda message: self._on_send(coordinator, message),
+            key_name="transactional id",
         )
         return coordinator
 
@@ -153,10 +154,6 @@ class TransactionCoordinators:
     def list_transactions(self) -> list[object]:
         """All transactional ids of this broker, one reply per coordinator."""
         return [coordinator.submit(ListTransactions) for coordinator in self._coordinators]
-
-    def story(self, transactional_id: str) -> Sequence[tuple[Millis, str]]:
-        """The last things that happened to a transactional id, in words. Refused if not here."""
-        return self._coordinators.of(transactional_id).story(transactional_id)
 
     def verify(
         self,

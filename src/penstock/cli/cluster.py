@@ -1,6 +1,5 @@
 """`penstock cluster …`: brokers and partitions, settings of all brokers, leaders, voters."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +30,7 @@ from penstock.cli.connect import (
 from penstock.cli.error_output import REFUSED, UNREACHABLE, fail
 from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap, read_pairs
 from penstock.cli.output import cell, counted, show_json, show_table
+from penstock.clock import wall_ms
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import BlockingCluster
 from penstock.link.cluster_admin import (
@@ -249,7 +249,7 @@ def voters(
         if change is not None and broker is not None:
             _change(cluster, change, broker)
         quorum = cluster.run(describe_quorum())
-    rows = replica_rows(quorum, time.time_ns() // 1_000_000)
+    rows = replica_rows(quorum, wall_ms())
     if as_json:
         show_json(_quorum_document(quorum, rows))
         return

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -22,6 +21,7 @@ import typer
 
 from penstock.cli.options import PORT_MAX, AsJson
 from penstock.cli.output import counted, show_json
+from penstock.clock import wall_ms
 from penstock.metrics import broker_rows, process_rows
 from penstock.node.addresses import HTTP_PORT, KAFKA_PORT, LOCALHOST
 
@@ -198,7 +198,7 @@ def examine(folder: Path, kafka_port: int, http_port: int) -> list[Finding]:
     upkeep = check_upkeep(
         status,
         is_running=status is not None and psutil.pid_exists(status["pid"]),
-        age_ms=0 if status is None else time.time_ns() // 1_000_000 - status["written_at_ms"],
+        age_ms=0 if status is None else wall_ms() - status["written_at_ms"],
     )
     aside = check_set_aside(sorted(path.name for path in folder.glob("*-*") if _is_aside(path)))
     return [*findings, *(each for each in (upkeep, aside) if each is not None)]

@@ -300,10 +300,15 @@ def _resolve(
     starts = offsets_of(client, dict.fromkeys(partitions, EARLIEST))
     ends = ends_of(client, partitions)
     if isinstance(spec, int):
-        return {one: min(max(spec, starts[one]), ends[one]) for one in starts}
+        return {
+            partition: min(max(spec, starts[partition]), ends[partition]) for partition in starts
+        }
     offsets = offsets_of(client, dict.fromkeys(partitions, spec))
     # Without a record that new: the end, so that nothing old is read again.
-    return {one: ends[one] if offset < 0 else offset for one, offset in offsets.items()}
+    return {
+        partition: ends[partition] if offset < 0 else offset
+        for partition, offset in offsets.items()
+    }
 
 
 def _commit(client: AdminClient, group: str, targets: dict[Partition, int]) -> None:

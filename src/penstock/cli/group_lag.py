@@ -14,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
 )
 
 from penstock.cli.connect import WAIT_S, quiet_client
+from penstock.clock import wall_ms
 
 Partition = tuple[str, int]  # topic, index
 NO_OFFSET: Final = -1  # nothing committed, or no record
@@ -63,7 +64,7 @@ def lag_of(
         if offset >= 0 and ends.get(partition, NO_OFFSET) > offset
     }
     times = first_times(bootstrap, behind)
-    now_ms = time.time() * 1000
+    now_ms = wall_ms()
     rows = []
     for partition in sorted(committed):
         offset, end = committed[partition], ends.get(partition)

@@ -1,11 +1,13 @@
 """`penstock http`: run the schema registry in this process, on any Kafka cluster."""
 
 import json
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from penstock.cli.error_output import REFUSED, show_server_error
+from penstock.cli.http_options import http_options
 from penstock.cli.options import (
     LOCAL_BOOTSTRAP,
     AccessLog,
@@ -22,10 +24,8 @@ from penstock.cli.options import (
     LogLevelOption,
     ReadOnly,
     ReadyAsJson,
-    read_pairs,
 )
-from penstock.node.addresses import HTTP_PORT, LOCALHOST
-from penstock.node.http_process import HttpOptions, run
+from penstock.node.http_process import run
 
 
 def http(
@@ -53,23 +53,13 @@ def http(
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run the schema registry on a Kafka cluster until SIGTERM or Ctrl-C."""
-    options = HttpOptions(
-        kafka,
-        kafka_config=None if kafka_config is None else str(kafka_config),
-        host=host or LOCALHOST,
-        http_port=HTTP_PORT if http_port is None else http_port,
-        advertised_host=advertise,
-        group=group,
-        topic=topic,
-        log_level=log_level.value,
-        log_format=log_format.value,
-        insecure=insecure,
-        allowed_hosts=tuple(allowed_hosts or ()),
-        allowed_origins=tuple(allowed_origins or ()),
-        logs_access=access_log,
-        read_only=read_only,
-        gateway=read_pairs(gateway_settings),
-    )
+    options = http_options(
+        kafka, kafka_config=kafka_config, host=host, http_port=http_port, advertised_host=advertise,
+        log_level=log_level, log_format=log_format, insecure=insecure, allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins, access_log=access_log, read_only=read_only,
+        gateway_settings=gateway_settings,
+    )  # fmt: skip
+    options = replace(options, group=group, topic=topic)
 
     def announce(started: dict[str, Any]) -> None:
         if "error" in started:

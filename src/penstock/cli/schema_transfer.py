@@ -39,11 +39,15 @@ def export_schemas(
     Settings are levels, policies and modes; those of the registry itself only without --prefix.
     """
     with open_registry(registry) as api:
-        versions = sorted(_versions_and_readers(api, prefix), key=lambda one: int(one["id"]))
-        subjects = sorted({one["subject"] for one in versions})
+        versions = sorted(
+            _versions_and_readers(api, prefix), key=lambda version: int(version["id"])
+        )
+        subjects = sorted({version["subject"] for version in versions})
         scopes = [*_contexts_of(subjects), *subjects]
         settings = list(_settings_of(api, scopes if prefix else [WHOLE_REGISTRY, *scopes]))
-    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in (*versions, *settings))
+    lines = "".join(
+        json.dumps(document, ensure_ascii=False) + "\n" for document in (*versions, *settings)
+    )
     if file is None:
         sys.stdout.write(lines)
         return
@@ -65,9 +69,9 @@ def import_schemas(
     Settings of the registry itself are set only if it has no subjects yet, or with --with-global.
     """
     documents = _read_lines(file)
-    versions = [one for one in documents if "settings" not in one]
-    settings = {one["settings"]: one for one in documents if "settings" in one}
-    subjects = sorted({one["subject"] for one in versions})
+    versions = [document for document in documents if "settings" not in document]
+    settings = {document["settings"]: document for document in documents if "settings" in document}
+    subjects = sorted({version["subject"] for version in versions})
     with open_registry(registry) as api:
         sets_global = with_global or not api.has_subjects()
         skipped = None if sets_global else settings.pop(WHOLE_REGISTRY, None)
@@ -99,7 +103,9 @@ def _versions_and_readers(api: RegistryApi, prefix: str) -> list[Document]:
     versions = api.schemas(prefix)
     if not prefix.startswith(":"):
         versions += api.schemas(f"{READERS}{prefix}")
-    return list({(one["subject"], one["version"]): one for one in versions}.values())
+    return list(
+        {(version["subject"], version["version"]): version for version in versions}.values()
+    )
 
 
 def _contexts_of(subjects: Iterable[str]) -> list[str]:
@@ -125,13 +131,13 @@ def _import(
 ) -> None:
     """Versions under the mode IMPORT, then settings; modes last, as one may forbid the rest."""
     modes = {subject: api.own_mode(subject) for subject in subjects}
-    modes |= {scope: one["mode"] for scope, one in settings.items() if "mode" in one}
+    modes |= {scope: setting["mode"] for scope, setting in settings.items() if "mode" in setting}
     try:
         for subject in subjects:
             api.set_mode(subject, "IMPORT")
-        _import_versions(api, sorted(versions, key=lambda one: int(one["id"])))
-        for scope, one in settings.items():
-            if config := one.get("config"):
+        _import_versions(api, sorted(versions, key=lambda version: int(version["id"])))
+        for scope, setting in settings.items():
+            if config := setting.get("config"):
                 api.set_config(scope, _writable(config))
     finally:
         for scope, mode in modes.items():
@@ -142,14 +148,14 @@ def _import_versions(api: RegistryApi, versions: list[Document]) -> None:
     """All of them; a version comes after those that it refers to."""
     while versions:
         postponed = []
-        for one in versions:
-            body = {name: one[name] for name in _IMPORTED if name in one}
+        for version in versions:
+            body = {name: version[name] for name in _IMPORTED if name in version}
             try:
-                api.register(one["subject"], body)
+                api.register(version["subject"], body)
             except RegistryRefusedError as refusal:
-                if refusal.code != INVALID_SCHEMA or not one.get("references"):
+                if refusal.code != INVALID_SCHEMA or not version.get("references"):
                     raise
-                postponed.append(one)
+                postponed.append(version)
                 reason = refusal
         if len(postponed) == len(versions):
             raise reason

@@ -241,12 +241,12 @@ def trim(
         if topic is None:
             no_topic(name)
         offset = OFFSET_END if before is None else before
-        wanted = [
+        requested = [
             TopicPartition(name, index, offset)
             for index in sorted(topic.partitions)
             if not partition or index in partition
         ]
-        futures = client.delete_records(wanted)
+        futures = client.delete_records(requested)
         starts = {each.partition: done.result(WAIT_S) for each, done in futures.items()}
     rows = [
         {"topic": name, "partition": index, "start_offset": trimmed.low_watermark}

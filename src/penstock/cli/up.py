@@ -14,6 +14,7 @@ import typer
 
 from penstock.cli.broker_options import broker_options
 from penstock.cli.error_output import REFUSED, show_server_error
+from penstock.cli.http_options import http_options
 from penstock.cli.options import (
     LOCAL_BOOTSTRAP,
     LOCAL_REGISTRY,
@@ -37,9 +38,8 @@ from penstock.cli.options import (
     MetricsPort,
     ReadOnly,
     ReadyAsJson,
-    read_pairs,
 )
-from penstock.node.addresses import DEFAULT_FOLDER, HTTP_PORT, LOCALHOST
+from penstock.node.addresses import DEFAULT_FOLDER
 from penstock.node.broker_process import BrokerOptions
 from penstock.node.http_process import HttpOptions
 from penstock.node.local_cluster import check_folder, local_cluster
@@ -121,21 +121,14 @@ def up(
         config=config, settings=settings, quick=True, insecure=insecure, log_level=log_level,
         log_format=log_format, metrics_port=metrics_port,
     )  # fmt: skip
-    http = HttpOptions(
-        kafka=log.removeprefix(KAFKA_LOG),  # replaced by the broker's address once it is known
-        kafka_config=None if kafka_config is None or log == OWN_LOG else str(kafka_config),
-        host=host or LOCALHOST,
-        http_port=HTTP_PORT if http_port is None else http_port,
+    http = http_options(
+        log.removeprefix(KAFKA_LOG),  # replaced by the broker's address once it is known
+        kafka_config=None if log == OWN_LOG else kafka_config, host=host, http_port=http_port,
         advertised_host=None if advertise is None else _host_of(advertise),
-        log_level=log_level.value,
-        log_format=log_format.value,
-        insecure=insecure,
-        allowed_hosts=tuple(allowed_hosts or ()),
-        allowed_origins=tuple(allowed_origins or ()),
-        logs_access=access_log,
-        read_only=read_only,
-        gateway=read_pairs(gateway_settings),
-    )
+        log_level=log_level, log_format=log_format, insecure=insecure, allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins, access_log=access_log, read_only=read_only,
+        gateway_settings=gateway_settings,
+    )  # fmt: skip
     if log != OWN_LOG:
         _check_reachable(http.kafka)
     options = NodeOptions(

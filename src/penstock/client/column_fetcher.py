@@ -130,7 +130,9 @@ class ColumnFetcher:
     def release(self) -> dict[TopicPartition, Offset]:
         """Stop fetching everything; where each partition is to be continued, if that is known."""
         unread = {part.partition: part.span.first for part in reversed(self._queue)}
-        known = {one: offset for one, offset in self._positions.items() if offset is not None}
+        known = {
+            partition: offset for partition, offset in self._positions.items() if offset is not None
+        }
         size_bytes = sum(part.size_bytes for part in self._queue)
         self._flow.on_discarded(sum(part.rows for part in self._queue), size_bytes)
         self._queue.clear()
@@ -207,13 +209,15 @@ class ColumnFetcher:
         self, cluster: AsyncCluster, tasks: dict[Address | None, "asyncio.Task[None]"]
     ) -> None:
         with self._changed:
-            wanted = self._flow.fetchable() - self._in_flight
-            offsets = {one: at for one, at in self._positions.items() if one in wanted}
+            fetchable = self._flow.fetchable() - self._in_flight
+            offsets = {
+                partition: at for partition, at in self._positions.items() if partition in fetchable
+            }
             bytes_max = self._bytes_max()
-        unknown = [one for one, offset in offsets.items() if offset is None]
+        unknown = [partition for partition, offset in offsets.items() if offset is None]
         if unknown and None not in tasks:
             tasks[None] = asyncio.create_task(self._look_up(cluster, unknown))
-        known = {one: offset for one, offset in offsets.items() if offset is not None}
+        known = {partition: offset for partition, offset in offsets.items() if offset is not None}
         if not known:
             return
         try:
@@ -223,7 +227,9 @@ class ColumnFetcher:
             return
         for address, partitions in by_leader.items():
             if address not in tasks:
-                own = {one: known[one] for one in known if one in partitions}
+                own = {
+                    partition: known[partition] for partition in known if partition in partitions
+                }
                 share = max(FETCH_BYTES_MIN, bytes_max // len(by_leader))
                 self._in_flight.update(own)
                 tasks[address] = asyncio.create_task(self._fetch(cluster, address, own, share))
@@ -231,8 +237,8 @@ class ColumnFetcher:
     def _bytes_max(self) -> int:
         """About what the queue can take."""
         by_records = int(self._flow.capacity_records * self._record_bytes)
-        wanted = min(self._flow.capacity_bytes, by_records, FETCH_BYTES_MAX)
-        return max(FETCH_BYTES_MIN, wanted)
+        limit_bytes = min(self._flow.capacity_bytes, by_records, FETCH_BYTES_MAX)
+        return max(FETCH_BYTES_MIN, limit_bytes)
 
     async def _fetch(
         self,

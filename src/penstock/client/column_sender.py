@@ -27,6 +27,7 @@ from penstock.client.column_settings import ColumnSettings
 from penstock.client.delivery import QUEUE_WAIT_S, STICKY_EVENTS, Deliveries, stuck_error
 from penstock.client.errors import ClosedError, DeliveryError
 from penstock.client.kafka_errors import BrokerError, explained
+from penstock.clock import wall_ms
 from penstock.columns.arrow_records import HEADERS_TYPE, ArrowArray
 from penstock.columns.build_batches import UNSEALED, BuiltBatch, build_batches
 from penstock.columns.compiled import Int64s
@@ -37,7 +38,7 @@ from penstock.link.offsets import partition_count
 from penstock.link.operation import FAILURES, is_temporary
 from penstock.link.send_batches import SentBatches, try_batches
 from penstock.link.transactions import TransactionHandle, init_producer_id
-from penstock.model import Millis, Offset, SequenceNumber, TopicPartition
+from penstock.model import Offset, SequenceNumber, TopicPartition
 from penstock.protocol.batch import HEADER_BYTES, read_header, seal, stamp
 from penstock.serde.framed_column import FramedColumn, RowHeaders, record_headers
 
@@ -225,15 +226,15 @@ class _Group:
 
     def on_delivered(self, partition: TopicPartition, rows: Int64s, base_offset: Offset) -> None:
         """A batch with these rows was written."""
-        for number, places in self._by_part(rows):
-            last = None if base_offset < 0 else Offset(base_offset + int(places[-1]))
-            self._parts[number].deliveries.on_delivered(partition, len(places), last)
+        for number, indexes in self._by_part(rows):
+            last = None if base_offset < 0 else Offset(base_offset + int(indexes[-1]))
+            self._parts[number].deliveries.on_delivered(partition, len(indexes), last)
 
     def on_failed(self, rows: Int64s, failure: Exception) -> None:
         """These rows were not written, or that is unknown."""
-        for number, places in self._by_part(rows):
+        for number, indexes in self._by_part(rows):
             part = self._parts[number]
-            numbers = rows[places] - self._starts[number] + part.first_row
+            numbers = rows[indexes] - self._starts[number] + part.first_row
             errors = [_delivery_error(self._topic, failure, row) for row in numbers.tolist()]
             part.deliveries.on_failed(errors)
 
@@ -295,7 +296,7 @@ class _BatchSender:
         built = build_batches(
             self._with_partitions(group.records, count),
             partition_count=count,
-            now=Millis(int(time.time() * 1000)),
+            now=wall_ms(),
             unkeyed=Unkeyed.sticky(0),
             framing=settings.framing,
             stamp=UNSEALED,

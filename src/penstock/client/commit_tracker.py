@@ -125,7 +125,7 @@ class CommitTracker:
                     "partitions moved to another member of the group while their events were "
                     "handled; that member will handle them"
                 )
-            return [KafkaPartition(*one, offset) for one, offset in self._end.items()]
+            return [KafkaPartition(*partition, offset) for partition, offset in self._end.items()]
 
     def on_committed(self) -> None:
         """All that was delivered is committed."""

@@ -326,7 +326,7 @@ class Consumer(Closing):
         messages, self._epoch = taken
         if self._tracker.mode is CommitMode.AT_MOST_ONCE:  # before they are decoded
             allowed = self._deliver(spans_of(messages))
-            messages = [one for one in messages if partition_of(one) in allowed]
+            messages = [message for message in messages if partition_of(message) in allowed]
         done, rest, failure = self._decoding.decode(messages)
         if failure is not None:
             self._polling.put_back(rest, self._epoch)

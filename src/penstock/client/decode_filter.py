@@ -19,7 +19,7 @@ from penstock.client.event import Event, RecordReader, SideDecodeError, original
 from penstock.client.quarantine import OriginalRecord, failure_of, quarantine_topic
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.rate_limited_log import RateLimitedLog
-from penstock.model import Millis
+from penstock.clock import wall_ms
 from penstock.serde.errors import ClientError, DecodeError, RegistryUnavailableError
 from penstock.serde.frame import Side
 
@@ -153,7 +153,7 @@ class DecodeFilter:
             unreadable.error,
             unreadable.side,
             client=self._client,
-            at=Millis(int(time.time() * 1000)),
+            at=wall_ms(),
             reader=self._reader_name,
         )
         if self._in_transactions:

@@ -105,16 +105,19 @@ class FetchedRows:
         spans = [_rows_of(part) for part in self.parts]
         if len(spans) == 1:
             return spans[0]
-        bases = np.cumsum([0, *(len(one.source) for one in spans[:-1])])
+        bases = np.cumsum([0, *(len(span.source) for span in spans[:-1])])
         valid = None
-        if any(one.valid is not None for one in spans):
+        if any(span.valid is not None for span in spans):
             valid = np.concatenate(
-                [np.ones(len(one), np.bool_) if one.valid is None else one.valid for one in spans]
+                [
+                    np.ones(len(span), np.bool_) if span.valid is None else span.valid
+                    for span in spans
+                ]
             )
         return BytesSpans(
-            np.concatenate([one.source for one in spans]),
-            np.concatenate([one.starts + base for one, base in zip(spans, bases, strict=True)]),
-            np.concatenate([one.ends + base for one, base in zip(spans, bases, strict=True)]),
+            np.concatenate([span.source for span in spans]),
+            np.concatenate([span.starts + base for span, base in zip(spans, bases, strict=True)]),
+            np.concatenate([span.ends + base for span, base in zip(spans, bases, strict=True)]),
             valid,
         )
 

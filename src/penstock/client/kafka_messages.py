@@ -26,7 +26,7 @@ def offset_of(message: Message) -> Offset:
 
 def own_partitions(partitions: Iterable[KafkaPartition]) -> list[TopicPartition]:
     """These partitions as ours."""
-    return [TopicPartition(one.topic, one.partition) for one in partitions]
+    return [TopicPartition(partition.topic, partition.partition) for partition in partitions]
 
 
 def kafka_partitions(partitions: Iterable[TopicPartition]) -> list[KafkaPartition]:

@@ -158,7 +158,8 @@ class PollThread:
     def put_back(self, messages: Sequence[Message], epoch: int) -> None:
         """Queue records again, before the others, that were taken in an epoch and not used."""
         with self._changed:
-            current = [one for one in messages if self.flow.is_current(partition_of(one), epoch)]
+            is_current = self.flow.is_current
+            current = [each for each in messages if is_current(partition_of(each), epoch)]
             self._queue.extendleft(reversed(current))
             self.flow.on_returned(len(current), size_bytes(current))
 
@@ -191,7 +192,7 @@ class PollThread:
 
     def commit(self, end_offsets: Mapping[TopicPartition, Offset]) -> None:
         """Commit these now, and wait."""
-        offsets = [KafkaPartition(*one, offset) for one, offset in end_offsets.items()]
+        offsets = [KafkaPartition(*partition, offset) for partition, offset in end_offsets.items()]
         results = self._on_thread(
             lambda: self._kafka.commit(offsets=offsets, asynchronous=False), "committing offsets"
         )
@@ -267,13 +268,14 @@ class PollThread:
             self.flow.is_external = columns
             if columns:
                 positions: dict[TopicPartition, Offset | None] = dict.fromkeys(assigned)
-                reached = {TopicPartition(one.topic, one.partition): one.offset for one in placed}
-                positions |= {one: Offset(at) for one, at in reached.items() if at >= 0}
+                offsets = [partition.offset for partition in placed]
+                reached = dict(zip(own_partitions(placed), offsets, strict=True))
+                positions |= {partition: Offset(at) for partition, at in reached.items() if at >= 0}
                 positions |= self._sought
-                positions |= {partition_of(one): offset_of(one) for one in reversed(self._queue)}
+                positions |= {partition_of(each): offset_of(each) for each in reversed(self._queue)}
                 self.flow.on_discarded(len(self._queue), size_bytes(self._queue))
                 self._queue.clear()
-                self._columns.assign({one: positions[one] for one in assigned})
+                self._columns.assign({partition: positions[partition] for partition in assigned})
                 continued = {}
             else:
                 continued = self._columns.release()
@@ -352,12 +354,12 @@ class PollThread:
                 logger.debug("reading continues after: %s", error)
         if not records or self.flow.is_external:  # those before a switch: fetched again
             return
-        sizes = [message_bytes(one) for one in records]
+        sizes = [message_bytes(record) for record in records]
         with self._changed:
             self._queue.extend(records)
             if self._sought:
-                for one in records:
-                    self._sought.pop(partition_of(one), None)
+                for record in records:
+                    self._sought.pop(partition_of(record), None)
             self.flow.on_fetched(len(records), sum(sizes))
             # Up immediately, down slowly: one large record says more than many small ones.
             self._largest_bytes = max(*sizes, self._largest_bytes * 3 // 4, 1)
@@ -421,14 +423,16 @@ class PollThread:
         self._on_revoked(partitions)
 
     def _drop(self, partitions: set[TopicPartition]) -> None:
-        dropped = [one for one in self._queue if partition_of(one) in partitions]
+        dropped = [each for each in self._queue if partition_of(each) in partitions]
         if dropped:
-            self._queue = deque(one for one in self._queue if partition_of(one) not in partitions)
+            self._queue = deque(
+                each for each in self._queue if partition_of(each) not in partitions
+            )
             self.flow.on_removed(len(dropped), size_bytes(dropped), dropped=True)
 
     def _seek(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         with self._changed:
-            assigned = {one: offsets[one] for one in offsets if one in self.flow.assigned}
+            assigned = {key: offset for key, offset in offsets.items() if key in self.flow.assigned}
             self.flow.invalidate(assigned)
             self._drop(set(assigned))
             if self._columns is not None and self.flow.is_external:

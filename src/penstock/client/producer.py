@@ -251,7 +251,7 @@ class Producer(Closing):
         partitions = self._sender.partition_count(self.topic)
         contents = itertools.repeat(None, count) if keys is None else keys.contents.to_pylist()
         chosen = [self._partitioner(key, partitions) for key in contents]
-        outside = [one for one in chosen if not 0 <= one < partitions]
+        outside = [partition for partition in chosen if not 0 <= partition < partitions]
         if outside:
             raise ClientError(
                 f"the partitioner chose partition {outside[0]}: {self.topic} has {partitions}"

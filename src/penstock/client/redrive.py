@@ -260,8 +260,8 @@ def _records_of(
             left &= starts.keys()
         consumer.assign(
             [
-                KafkaPartition(topic, one.partition, 0 if starts is None else starts[one])
-                for one in left
+                KafkaPartition(topic, event.partition, 0 if starts is None else starts[event])
+                for event in left
             ]
         )
         while left:

@@ -83,7 +83,7 @@ class BatchFacts:
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """The records of one run of batches. A column that was not wanted is None.
+    """The records of one run of batches. A column that was not requested is None.
 
     offsets rise; every offset is below end_offset, and end_offset is where to read on: past control
     batches, aborted records and the gaps that compaction left.

@@ -12,8 +12,8 @@ from fastapi import APIRouter, FastAPI
 from penstock.console.assets import AssetResponse, Assets
 from penstock.gateway.errors import write_error
 from penstock.gateway.gateway_app import add_error_handlers
+from penstock.http.empty_app import empty_app
 from penstock.http.site import App, HttpService, Receive, Scope, Send
-from penstock.version import __version__
 
 ROOTS: Final = frozenset((b"console", b"quarantine", b"pipelines", b"sql", b"search"))
 _STATIC: Final = b"/console/static/"
@@ -22,14 +22,7 @@ _ROUTES: Final = (b"/console/api/", b"/console/live")
 
 def build_console(routers: Sequence[APIRouter] = ()) -> FastAPI:
     """The application of the console's own routes."""
-    app = FastAPI(
-        title="Penstock",
-        version=__version__,
-        redirect_slashes=False,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-    )
+    app = empty_app()
     for router in routers:
         app.include_router(router)
     add_error_handlers(app)

@@ -195,15 +195,15 @@ class _Check:
         )
         changes = tuple(
             BreakingChange(
-                one.kind,
-                one.path,
-                one.sentence,
-                one.before,
-                one.after,
+                break_.kind,
+                break_.path,
+                break_.sentence,
+                break_.before,
+                break_.after,
                 new_is_reader=False,
-                remedy=remedy_for(one.kind, new_is_reader=False),
+                remedy=remedy_for(break_.kind, new_is_reader=False),
             )
-            for one in breaks
+            for break_ in breaks
         )
         if not changes:
             return ReaderResult(reader, CheckStatus.COMPATIBLE)

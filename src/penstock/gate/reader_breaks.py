@@ -4,31 +4,20 @@ The gate and the registry both call `find_reader_breaks`, so their results agree
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.gate.proof import locate, missing_fields, renamed_fields
 from penstock.schemas.compatibility import (
     DIFFERENT_TYPE,
     Incompatibilities,
     compare_directly,
-    limit_messages,
 )
 from penstock.schemas.model import ParsedSchema, Policy
+from penstock.schemas.reader_break import ReaderBreak
 from penstock.schemas.readers import Reader
 
 FIELD_REMOVED: Final = "FIELD_IN_USE_REMOVED"
 FIELD_RENAMED: Final = "FIELD_IN_USE_RENAMED"
-
-
-class ReaderBreak(NamedTuple):
-    """One change that breaks a reader."""
-
-    reader: str  # name and version
-    kind: str
-    path: str
-    sentence: str
-    before: str | None  # None: absent
-    after: str | None  # None: absent
 
 
 def find_reader_breaks(
@@ -105,15 +94,4 @@ def _is_used(path: tuple[str, ...], used: Iterable[str]) -> bool:
     return any(
         name == field or name.startswith(f"{field}.") or field.startswith(f"{name}.")
         for name in used
-    )
-
-
-def reader_break_messages(breaks: Iterable[ReaderBreak]) -> list[str]:
-    """Reader breaks in the form that the registry's API has for differences."""
-    return limit_messages(
-        [
-            f"{{errorType:'{one.kind}', description:'{one.sentence}', "
-            f"additionalInfo:'{one.path}', reader:'{one.reader}'}}"
-            for one in breaks
-        ]
     )

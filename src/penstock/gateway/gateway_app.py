@@ -25,9 +25,9 @@ from penstock.gateway.json_responses import error_response
 from penstock.gateway.produce.gateway_producer import GatewayProducer
 from penstock.gateway.routes import consumer_groups, fetching, producing, topics
 from penstock.http.body_types import JSON, METHODS_WITH_BODY, refused_type
+from penstock.http.empty_app import empty_app
 from penstock.http.site import App, HttpService, Receive, Scope, Send, refuse
 from penstock.serde.errors import ClientError
-from penstock.version import __version__
 
 logger: Final = logging.getLogger(__name__)
 
@@ -43,14 +43,7 @@ def build(
     routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
     """The application; `routers` are those of other parts, such as streams."""
-    app = FastAPI(
-        title="Penstock",
-        version=__version__,
-        redirect_slashes=False,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-    )
+    app = empty_app()
     for router in (
         topics.describing(node),
         topics.changing(node),

@@ -6,7 +6,6 @@ health checks while the cluster is away. `stop` ends what clients left behind.
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,7 +23,7 @@ from penstock.link.fetch_request import FetchLimits
 from penstock.link.routing import Operation
 from penstock.link.settings import LinkSettings, link_settings
 from penstock.link.topic_admin import describe_topics
-from penstock.model import Millis, Offset, TopicPartition
+from penstock.model import Offset, TopicPartition
 from penstock.protocol.messages.fetch import FetchedAbort
 from penstock.protocol.records import Record
 
@@ -131,8 +130,3 @@ class GatewayNode:
 
 
 _FIELDS: Final = tuple(LinkSettings.__dataclass_fields__)
-
-
-def wall_clock() -> Millis:
-    """The time of day."""
-    return Millis(time.time_ns() // 1_000_000)

@@ -173,7 +173,7 @@ class RepeatingProtocol(HttpToolsProtocol):
         if self.transport.is_closing() or self.parser is None:
             return
         if self.transport.get_protocol() is not self:
-            return  # it is a WebSocket now, which may be silent for as long as it likes
+            return  # it is a WebSocket now, which may be idle for any time
         if self._is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:

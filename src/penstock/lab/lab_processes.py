@@ -17,6 +17,6 @@ def lab_processes() -> ForkServerContext:
 
 
 def is_parent_alive() -> bool:
-    """Whether the experiment that started this process still runs; without it, work is in vain."""
+    """Whether the experiment that started this process still runs and can use its results."""
     parent = multiprocessing.parent_process()
     return parent is None or parent.is_alive()

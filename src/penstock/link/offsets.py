@@ -84,7 +84,9 @@ def list_offsets(
     """The first offset at or after a time (or EARLIEST, LATEST), for each partition."""
 
     def write(partitions: Sequence[TopicPartition]) -> Request[ListOffsetsResponse]:
-        return _offsets_request({one: times[one] for one in partitions}, isolation)
+        return _offsets_request(
+            {partition: times[partition] for partition in partitions}, isolation
+        )
 
     return (yield from routes.for_each_leader("list offsets", times, write, _read_offsets))
 

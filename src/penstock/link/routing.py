@@ -197,13 +197,17 @@ class Routes:
                         failure = worse(failure, result)
                     else:
                         results[partition] = result
-            if failure is None and (silent := [one for one in missing if one not in results]):
+            if failure is None and (
+                silent := [partition for partition in missing if partition not in results]
+            ):
                 failure = Refused(ErrorCode.network_exception, f"no result for {silent[0]}")
             if failure is not None:
                 raise failure
 
         def invalidate() -> None:
-            self.invalidate_topics({one.topic for one in requested if one not in results})
+            self.invalidate_topics(
+                {partition.topic for partition in requested if partition not in results}
+            )
 
         yield from self.with_retries(what, attempt, invalidate, progress=lambda: len(results))
         return results

@@ -119,7 +119,7 @@ def try_batches(
 def _sent(lane: _Lane, failure: Refused | OSError | None, lanes: Sequence[_Lane]) -> SentBatches:
     if lane.is_complete or failure is None:
         return SentBatches(lane.offsets, None)
-    is_refused = any(one.failure is not None and not is_temporary(one.failure) for one in lanes)
+    is_refused = any(lane.failure is not None and not is_temporary(lane.failure) for lane in lanes)
     if not is_refused:  # the cluster is the cause, not a batch
         return SentBatches(lane.offsets, failure)
     if lane.failure is None and len(lane.offsets) < lane.lost:

@@ -238,7 +238,9 @@ def write_markers(
     """
 
     def write(some: Sequence[TopicPartition]) -> Request[WriteTxnMarkersResponse]:
-        return _markers_request(ended, {one: unmarked[one] for one in some}, commit)
+        return _markers_request(
+            ended, {partition: unmarked[partition] for partition in some}, commit
+        )
 
     yield from routes.for_each_leader("write markers", unmarked, write, _read_markers)
 

@@ -1,8 +1,8 @@
 """Syncing a partition's files, off the event loop, and errors of the disk.
 
 A killed process loses nothing, because written bytes are in the page cache; a power cut loses what
-was not synced. A log of which that can be said for everything it acknowledged has a marker file,
-`synced`: made when all is on disk, removed before anything is acknowledged that is not.
+was not synced. A log whose acknowledged records are all synced has a marker file, `synced`: created
+when everything is on disk, removed before anything else is acknowledged.
 """
 
 import errno
@@ -94,7 +94,7 @@ class FlushWork(NamedTuple):
         for path in self.paths:
             _sync(path)
         if self.marker is not None:
-            for folder in self.folders:  # first: the marker speaks of these names too
+            for folder in self.folders:  # first: the marker covers the names in them too
                 _sync(folder)
             self.marker.run(self.folders[0])
         for folder in self.folders:

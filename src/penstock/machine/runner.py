@@ -272,7 +272,7 @@ class Runner(Generic[StateT, CommandT, EventT]):
         return result
 
     def _refuse(self, replies: tuple[Reply, ...], error: Exception, caller: CallerId) -> object:
-        """Nothing was written, so nothing of the outcome came true."""
+        """Nothing was written: every reply of the outcome becomes the error."""
         self.writes_refused += 1
         refusal = error.without_frames() if isinstance(error, Refused) else _disk_failed()
         return self._release(tuple([Reply(to, refusal) for to, _ in replies]), (), (), caller)

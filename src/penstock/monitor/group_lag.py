@@ -138,10 +138,10 @@ class GroupLag:
             return ends
 
     async def _stable(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        wanted = list(partitions)
-        if not wanted:
+        requested = list(partitions)
+        if not requested:
             return {}
-        return await self.cluster.run(end_offsets(wanted, isolation=Isolation.READ_COMMITTED))
+        return await self.cluster.run(end_offsets(requested, isolation=Isolation.READ_COMMITTED))
 
     async def _find_unread(
         self,

@@ -1,6 +1,6 @@
 """Lag in seconds: how old the oldest record is that a group has not read. Pure.
 
-Timestamps of records do not tell, because a producer may set any. So the end offset of a partition
+Timestamps of records are unreliable: a producer may set any. So the end offset of a partition
 is sampled, and the time at which it passed an offset is interpolated between two samples. Only for
 an offset below all samples the timestamp of its batch is used.
 """

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from penstock.clock import monotonic_ms, wall_ms
 from penstock.model import Millis, Moment
 
 
@@ -16,18 +17,10 @@ class Clocks(NamedTuple):
     monotonic_s: Callable[[], float]  # the steady clock in seconds
 
 
-def _wall() -> Millis:
-    return Millis(time.time_ns() // 1_000_000)
-
-
-def _steady() -> Millis:
-    return Millis(time.monotonic_ns() // 1_000_000)
-
-
 def _moment() -> Moment:
     """Without calls in between: every commit needs it."""
-    steady_ms, wall_ms = time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000
-    return Moment(Millis(steady_ms), Millis(wall_ms))
+    steady_ns, wall_ns = time.monotonic_ns(), time.time_ns()
+    return Moment(Millis(steady_ns // 1_000_000), Millis(wall_ns // 1_000_000))
 
 
-SYSTEM_CLOCKS: Final = Clocks(_wall, _steady, _moment, time.monotonic)
+SYSTEM_CLOCKS: Final = Clocks(wall_ms, monotonic_ms, _moment, time.monotonic)

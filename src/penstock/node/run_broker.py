@@ -235,8 +235,8 @@ class RunningBroker:
         try:
             port = await self.server.listen(settings.host, settings.kafka_port)
         except OSError as error:
-            wanted = settings.host, settings.kafka_port
-            raise CannotListenError(error, *wanted, "--kafka-port") from error
+            address = settings.host, settings.kafka_port
+            raise CannotListenError(error, *address, "--kafka-port") from error
         shown = settings.shown_host, settings.shown_port(port)
         endpoint = Endpoint(settings.node_id, *shown, settings.rack)
         self.image.static["listeners"] = f"{self.server.name}://{bracketed(settings.host)}:{port}"

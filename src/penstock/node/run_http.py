@@ -8,7 +8,6 @@ import gc
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,8 +15,8 @@ from typing import Final
 
 import uvicorn
 import uvloop
-from fastapi import FastAPI
 
+from penstock.clock import wall_ms
 from penstock.console.console_app import ConsoleFront, build_console, console_service
 from penstock.console.console_node import ConsoleNode, ConsoleOptions
 from penstock.console.console_routes import console_routers, topic_routers
@@ -35,13 +34,13 @@ from penstock.gateway.streams.stream_hub import StreamHub
 from penstock.gateway.streams.stream_messages import websocket_schema
 from penstock.gateway.streams.stream_routes import streaming, streaming_groups
 from penstock.http import openapi_page
+from penstock.http.empty_app import empty_app
 from penstock.http.guard import Guard
 from penstock.http.http_protocol import ConnectionLimits, RepeatingProtocol
 from penstock.http.openapi_page import reference
 from penstock.http.site import HttpService, Site
 from penstock.http.websocket_protocol import TransportWebSocketProtocol
 from penstock.link.settings import read_properties
-from penstock.model import Millis
 from penstock.monitor.http_counts import HttpCounts
 from penstock.node.http_monitor import MONITOR_ROOTS, HttpMonitor
 from penstock.node.http_process import HttpOptions
@@ -53,7 +52,6 @@ from penstock.registry.http.front import ROOTS, Front
 from penstock.registry.http.responses import http_error
 from penstock.registry.kafka_journal import SchemaTopicSettings
 from penstock.registry.registry_node import RegistryNode
-from penstock.version import __version__
 
 BACKLOG: Final = 2048
 KEEP_ALIVE_S: Final = 75
@@ -120,12 +118,12 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
     if options.kafka_config is not None:
         kafka = read_properties(options.kafka_config) | kafka
     topic_settings = SchemaTopicSettings(kafka, topic=options.topic, transactional_id=options.group)
-    node = RegistryNode(topic_settings, clock)
+    node = RegistryNode(topic_settings, wall_ms)
     forwarder = Forwarder(node, candidate.url)
     address = f"{candidate.host}:{candidate.port}"
     election = Election(node, kafka, options.group, candidate, session_ms=options.session_ms)
     gateway = GatewayNode(gateway_settings(kafka, candidate.url, options.gateway))
-    monitor = HttpMonitor(options, kafka, address, node, gateway, clock)
+    monitor = HttpMonitor(options, kafka, address, node, gateway, wall_ms)
     try:
         await node.start()
         election.start()
@@ -133,10 +131,10 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         gc.freeze()  # these objects live until the end: exclude them from collections
         sys.setswitchinterval(SWITCH_S)
         streams = StreamHub(gateway)
-        front = build_registry(registry_app(), node, forwarder)
+        front = build_registry(empty_app(), node, forwarder)
         monitor.start(front, streams)
         chosen = ConsoleOptions(read_only=options.read_only)
-        console = ConsoleNode(gateway, node, monitor.cluster.lag, clock, chosen)
+        console = ConsoleNode(gateway, node, monitor.cluster.lag, wall_ms, chosen)
         app = monitor.count(_site(options, front, console, streams, monitor))
         server = Server(
             lambda: on_ready(candidate.url),
@@ -156,18 +154,6 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
 def _end_streams(streams: StreamHub, console: ConsoleNode) -> None:
     streams.end_streams()
     console.live.end_pages()
-
-
-def registry_app() -> FastAPI:
-    """An application for the registry's routes."""
-    return FastAPI(
-        title="Penstock",
-        version=__version__,
-        redirect_slashes=False,
-        docs_url=None,  # theirs loads from other servers; ours is `http.openapi_page`
-        redoc_url=None,
-        openapi_url=None,
-    )
 
 
 def _site(
@@ -243,8 +229,3 @@ async def _serve_until_signal(server: Server, listener: socket.socket) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
     await server.serve(sockets=[listener])
-
-
-def clock() -> Millis:
-    """The time of day."""
-    return Millis(time.time_ns() // 1_000_000)

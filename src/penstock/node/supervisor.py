@@ -1,6 +1,6 @@
 """Supervises the processes of `penstock up`: starts them, reports when all are ready, stops them.
 
-A single broker that ends ends all. One of several is started again, while the others serve.
+If the only broker ends, everything stops. One of several is started again while the others serve.
 
 Imports nothing of what it starts, so that the broker starts before anything else is loaded.
 """
@@ -32,7 +32,7 @@ READY_S: Final = 120.0  # after a hard stop a large folder is recovered first
 # 50 000, and several times that on a busy machine. Only one that hangs is killed.
 STOP_S: Final = 60.0
 EXIT_S: Final = 5.0  # from the end of a process's output to its exit
-HURRY_S: Final = 0.2  # between signals to a broker that must not wait for others
+STOP_SIGNAL_INTERVAL_S: Final = 0.2  # to a broker that must not wait for others
 RESTART_MIN_S: Final = 0.5  # after a broker's end; doubles while it keeps ending
 RESTART_MAX_S: Final = 30.0
 STEADY_S: Final = 60.0  # a broker that served this long is restarted as soon as at first
@@ -105,13 +105,13 @@ class ChildProcess:
         status = self.wait(within_s)
         return self.kill() if status is None else status
 
-    def hurry(self, within_s: float = STOP_S) -> int:
-        """Stop it without letting it wait for others: a second signal means that to a broker."""
+    def stop_now(self, within_s: float = STOP_S) -> int:
+        """Stop it without waiting for other brokers to take over, as a second SIGTERM requests."""
         give_up_at = time.monotonic() + within_s
         while time.monotonic() < give_up_at:
             if self._process.poll() is None:
                 self._process.terminate()
-            status = self.wait(HURRY_S)
+            status = self.wait(STOP_SIGNAL_INTERVAL_S)
             if status is not None:
                 return status
         return self.kill()
@@ -237,7 +237,7 @@ class RestartedBroker:
     def stop(self, *, hand_over: bool) -> None:
         """Stop it, if it runs."""
         if not self.is_waiting:
-            self._process.stop() if hand_over else self._process.hurry()
+            self._process.stop() if hand_over else self._process.stop_now()
 
 
 def _say(line: str) -> None:
@@ -345,7 +345,7 @@ def supervise(
 
 
 def _may_restart(restarts: deque[float]) -> bool:
-    """Whether the HTTP process has not ended too often of late; counts this time."""
+    """Count a restart of the HTTP process; False if there were too many in a short time."""
     now = time.monotonic()
     is_rare = len(restarts) < HTTP_RESTARTS_MAX or now - restarts[0] > HTTP_RESTARTS_WITHIN_S
     restarts.append(now)

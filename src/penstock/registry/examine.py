@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from penstock.extras import MissingExtraError
-from penstock.gate.reader_breaks import ReaderBreak, find_reader_breaks
+from penstock.gate.reader_breaks import find_reader_breaks
 from penstock.registry.errors import (
     DeclinedError,
     invalid_schema,
@@ -39,6 +39,7 @@ from penstock.schemas.model import (
     SchemaType,
 )
 from penstock.schemas.parse_cache import SchemaCache
+from penstock.schemas.reader_break import ReaderBreak
 from penstock.schemas.readers import InvalidReaderError, read_reader
 
 TEXT_CHARACTERS_MAX: Final = 4 << 20  # as written; what is stored is limited by the record's size

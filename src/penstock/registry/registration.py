@@ -6,7 +6,6 @@ Between the machine, which decides on the state, and the examiner, which reads s
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from penstock.gate.reader_breaks import reader_break_messages
 from penstock.registry.errors import DeclinedError, invalid_schema, timed_out
 from penstock.registry.examine import invalid
 from penstock.registry.registry_node import RegistryNode
@@ -27,6 +26,7 @@ from penstock.registry.store.examination import (
 from penstock.registry.store.state import RegistryState
 from penstock.schemas.compatibility import incompatibility_messages
 from penstock.schemas.model import InvalidSchemaError
+from penstock.schemas.reader_break import reader_break_messages
 
 EXAMINED_MAX: Final = 20  # times in one request: the subject changed during every one of them
 

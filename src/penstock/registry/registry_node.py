@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.errors import ErrorCode, Refused
@@ -70,7 +71,7 @@ class RegistryNode:
         self.topic: SchemaTopic = SchemaTopic(settings, self._on_read_back)
         self.usage_log: UsageLog = UsageLog(settings, self.usage, clock)
         self._machine = RegistryMachine()
-        self._story = Story()
+        self._story = Story(partial(logger.info, "%s"))
         self._runner = self._new_runner()
         self._is_role_known = asyncio.Event()
         self._claiming: asyncio.Task[None] | None = None
@@ -95,10 +96,6 @@ class RegistryNode:
             return
         with suppress(TimeoutError, CannotWriteError):
             await self.topic.reached(await self.topic.written_end(), CATCH_UP_S)
-
-    def story(self, subject: str) -> Sequence[tuple[Millis, str]]:
-        """What this node did to a subject lately, in words."""
-        return self._story.of(subject)
 
     def _on_read_back(self, events: Sequence[Event]) -> None:
         self._runner.on_read_back(events)

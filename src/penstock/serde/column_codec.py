@@ -17,6 +17,7 @@ from penstock.schemas.model import ParsedSchema
 from penstock.serde.batch_frames import FrameGroup, RowError
 from penstock.serde.errors import Reason
 from penstock.serde.event_codec import Indexes
+from penstock.serde.frame import BadFrameError, require_header_end
 
 if TYPE_CHECKING:
     from penstock.serde.contract import Contract
@@ -138,6 +139,29 @@ def group_errors(group: FrameGroup, reason: Reason, detail: str) -> list[RowErro
     """The same error for every row of a group."""
     schema = str(group.schema)
     return [RowError(row, reason, detail, schema) for row in group.rows.tolist()]
+
+
+def header_errors(group: FrameGroup) -> list[RowError]:
+    """Errors of a group whose header continues after the GUID, in languages without indexes."""
+    try:
+        require_header_end(group.header or b"", 0, "GUID")
+    except BadFrameError as error:
+        return group_errors(group, error.kind, error.reason)
+    return []
+
+
+def requested_columns(
+    known: Sequence[str], columns: Sequence[str] | None, owner: str
+) -> tuple[str, ...]:
+    """The columns to fill, in the requested order; ValueError if one is unknown or repeated."""
+    if columns is None:
+        return tuple(known)
+    unknown = [name for name in columns if name not in known]
+    if unknown:
+        raise ValueError(f"{owner} has no column {unknown[0]!r}")
+    if len(set(columns)) < len(columns):
+        raise ValueError("a column is requested twice")
+    return tuple(columns)
 
 
 def join_payloads(payloads: Sequence[bytes]) -> tuple[Bytes, Int64s]:

@@ -78,10 +78,7 @@ class Frame(NamedTuple):
         """The payload, in languages without message indexes."""
         if not self.in_header:
             return self.content[self.position :]
-        if self.position != len(self.source):
-            raise BadFrameError(
-                Reason.TRAILING_BYTES, "the header goes on after the GUID", self.position
-            )
+        require_header_end(self.source, self.position, "GUID")
         return self.content
 
     def message(self, *, plain: bool = False) -> tuple[tuple[int, ...], bytes]:
@@ -89,9 +86,15 @@ class Frame(NamedTuple):
         indexes, end = read_indexes(self.source, self.position, plain=plain)
         if not self.in_header:
             return indexes, self.content[end:]
-        if end != len(self.source):
-            raise BadFrameError(Reason.TRAILING_BYTES, "the header goes on after the indexes", end)
+        require_header_end(self.source, end, "indexes")
         return indexes, self.content
+
+
+def require_header_end(header: bytes, position: int, last: str) -> None:
+    """BadFrameError if the header form has bytes after its last part."""
+    if position != len(header):
+        detail = f"the header continues after the {last}"
+        raise BadFrameError(Reason.TRAILING_BYTES, detail, position)
 
 
 def read_frame(content: bytes, headers: Headers | None = None, side: Side = Side.VALUE) -> Frame:

@@ -8,7 +8,6 @@ A task numbers its batches: the writer sorts them by (task, number), and rows of
 one partition keep their order. Runs in tasks. Imports no pyspark.
 """
 
-import time
 from binascii import crc32
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
@@ -16,10 +15,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from penstock.clock import wall_ms
 from penstock.columns.build_batches import UNSEALED, PartitionBatches, build_batches
 from penstock.columns.partitioner import Unkeyed
 from penstock.link.offsets import partitions_of
-from penstock.model import Millis
 from penstock.spark.connections import cluster_for
 from penstock.spark.encode_rows import RowEncoder
 from penstock.spark.workers import acknowledged, freeze_loaded, keep_memory
@@ -72,7 +71,7 @@ class Packer:
         built = build_batches(
             records,
             partition_count=count,
-            now=Millis(time.time_ns() // 1_000_000),
+            now=wall_ms(),
             unkeyed=Unkeyed.sticky((self._task + self._unkeyed) % count),
             framing=self._plan.framing,
             stamp=UNSEALED,

@@ -8,7 +8,6 @@ query, and no micro-batch waits for one.
 
 import json
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +22,7 @@ from penstock.client.pipeline_reports import (
     TOPIC,
     PipelineReport,
 )
+from penstock.clock import wall_ms
 from penstock.errors import Refused
 from penstock.link.send_batches import send_batches
 from penstock.model import Millis, TopicPartition
@@ -147,20 +147,20 @@ class PipelineListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: Any) -> None:
         """As Spark calls it."""
-        self._send(self._reports.started(str(event.id), str(event.runId), event.name, _now()))
+        self._send(self._reports.started(str(event.id), str(event.runId), event.name, wall_ms()))
 
     def onQueryProgress(self, event: Any) -> None:
         """As Spark calls it."""
-        self._send(self._reports.progressed(json.loads(event.progress.json), _now()))
+        self._send(self._reports.progressed(json.loads(event.progress.json), wall_ms()))
 
     def onQueryIdle(self, event: Any) -> None:
         """As Spark calls it."""
-        self._send(self._reports.idle(str(event.id), str(event.runId), _now()))
+        self._send(self._reports.idle(str(event.id), str(event.runId), wall_ms()))
 
     def onQueryTerminated(self, event: Any) -> None:
         """As Spark calls it."""
         error = event.exception
-        self._send(self._reports.ended(str(event.id), str(event.runId), error, _now()))
+        self._send(self._reports.ended(str(event.id), str(event.runId), error, wall_ms()))
 
     def _send(self, report: PipelineReport | None) -> None:
         if report is not None:
@@ -174,7 +174,3 @@ def _write(properties: Mapping[str, str], report: PipelineReport) -> None:
         cluster_for(properties).run(send_batches({TopicPartition(TOPIC, 0): [batch]}))
     except (OSError, Refused) as failure:
         logger.warning("cannot report the query %s: %s", report.name or report.id, failure)
-
-
-def _now() -> Millis:
-    return Millis(time.time_ns() // 1_000_000)

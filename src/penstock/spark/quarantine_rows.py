@@ -7,7 +7,6 @@ In quarantine they have the same envelope as a consumer's, so `penstock quaranti
 redrives them. A batch that is run again writes them again: quarantine is at-least-once.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from penstock.client.quarantine import DecodeFailure, OriginalRecord
 from penstock.client.quarantine_writer import QuarantineWriter
+from penstock.clock import wall_ms
 from penstock.link.settings import connection_settings, librdkafka_settings
 from penstock.model import Millis, Offset
 from penstock.serde.errors import Reason
@@ -123,5 +123,5 @@ def _failure(row: Mapping[str, Any], client: str) -> DecodeFailure:
         schema=None if schema_id is None else str(schema_id),
         subject=topic_subject(row[columns.TOPIC], side),
         client=client,
-        at=Millis(int(time.time() * 1000)),
+        at=wall_ms(),
     )

@@ -142,7 +142,7 @@ class EmbeddedBroker(Startable):
             self.resume()
             self.free_disk()
             process, self._process = self._process, None
-            process.stop() if hand_over else process.hurry()
+            process.stop() if hand_over else process.stop_now()
 
     def kill(self) -> None:
         """Kill the process (kill -9); the folder stays."""

@@ -282,7 +282,7 @@ def test_a_failed_sync_ends_the_replica_and_the_others_go_on(cluster: Cluster) -
 
 
 @pytest.mark.parametrize("free_bytes", [0, 150, 1_000])
-def test_a_follower_on_a_full_disk_stands_still_and_follows_when_there_is_space(
+def test_a_follower_on_a_full_disk_pauses_and_follows_when_there_is_space(
     cluster: Cluster, free_bytes: int
 ) -> None:
     cluster.append(b"before")

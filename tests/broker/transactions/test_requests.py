@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,21 @@ def test_producer_ids_continue_after_a_restart(
     after = again.call(INIT, 4, transactional_id=None, transaction_timeout=0).producer_id
     again.close()
     assert after > before
+
+
+def test_the_log_says_why_a_transaction_was_aborted(
+    handle: MakeHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="penstock.broker")
+    abandoned = handle("t")
+    assert abandoned.init(timeout_ms=100) == ErrorCode.none
+    assert abandoned.add(("a", 0)) == [ErrorCode.none]
+    deadline = time.monotonic() + 20
+    while not (lines := [line for line in caplog.messages if "transactional id t" in line]):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert lines[0].startswith("transactional id t: timed out: PrepareAbort as producer")
+    assert "s before: transaction opened" in lines[0]
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])

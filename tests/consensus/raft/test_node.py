@@ -280,7 +280,7 @@ def test_a_reply_that_waited_for_the_disk_serves_no_records_of_another_leader() 
     assert replies[CallerId(2)] == VoteReply(ErrorCode.none, epoch(2), None, False)
 
 
-def test_when_the_disk_stands_still_requests_are_refused_before_memory_fills() -> None:
+def test_requests_are_refused_before_memory_fills_while_the_disk_does_not_respond() -> None:
     node = make_node()
     for number in range(HELD_MAX):
         vote = Vote(epoch(number + 1), key(2), key(1), position(0, 0), False)

@@ -28,7 +28,7 @@ def cleaned(disk: Disk, end_offset: int) -> Disk:
     return disk
 
 
-def test_a_position_is_held_if_its_epoch_reaches_it() -> None:
+def test_a_position_is_in_the_log_if_its_epoch_reaches_it() -> None:
     log = log_of(1, 1, 3, 3)
     for position in (at(0, 0), at(1, 1), at(2, 1), at(3, 3), at(4, 3)):
         assert find_position(log, position) is None

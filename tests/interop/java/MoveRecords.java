@@ -15,7 +15,7 @@ import org.apache.kafka.common.TopicPartition;
 
 /**
  * Moves records from one topic to another, exactly once. Says "committed n" after each transaction
- * and ends when all is moved. Crashes on any trouble: whoever runs it starts it again.
+ * and ends when all is moved. Crashes on any error; the caller starts it again.
  *
  * java MoveRecords.java bootstrap source target total recordsPerTransaction classic|consumer
  */

@@ -12,7 +12,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 
-/** Transactions of the Java client, told step by step on standard output. */
+/** Transactions of the Java client, each step reported on standard output. */
 public class Transactions {
     private static String bootstrap;
 

@@ -2,7 +2,7 @@
 
 A broker is the real one: `RunningBroker` with its listener, quorum, logs and links. Its process may
 be killed (the page cache stays), lose its power (what was not synced may be lost, and the boot id
-changes), stop in order, or stand still. A process that ends by itself is started again, as a
+changes), stop in order, or pause. A process that ends by itself is started again, as a
 supervisor would do.
 """
 
@@ -135,7 +135,7 @@ class SimulatedBroker:
         self._end(silently=False)
 
     def lose_power(self) -> None:
-        """Cut the machine's power: other hosts hear nothing, and unsynced bytes may be lost."""
+        """Cut the machine's power: connections are not closed, and unsynced bytes may be lost."""
         self.cluster.crashed.add(self.node_id)
         self._end(silently=True)
         self.disk.lose_power()

@@ -57,7 +57,7 @@ class SimulatedLoop:
             _set_running_loop(None)
 
     def pause(self) -> None:
-        """Stand still, as after SIGSTOP."""
+        """Pause, as after SIGSTOP."""
         self.is_paused = True
 
     def resume(self) -> None:

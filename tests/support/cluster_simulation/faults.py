@@ -202,7 +202,7 @@ class Faults:
         broker.stop()
 
     def pause(self) -> None:
-        """Let a process stand still, as SIGSTOP does."""
+        """Pause a process, as SIGSTOP does."""
         loop = self._broker().loop
         if loop is None or loop.is_paused:
             return

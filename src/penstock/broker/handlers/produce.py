@@ -220,7 +220,7 @@ def produce(context: Context, request: ProduceRequest) -> Answer[ProduceResponse
 
 def _charge(context: Context, request: ProduceRequest) -> int:
     size_bytes = sum(
-        len(data.records or b"") for topic in request.topics for data in topic.partitions
+        len(partition.records or b"") for topic in request.topics for partition in topic.partitions
     )
     return context.broker.quotas.charge(
         QuotaKind.PRODUCE_BYTES, context.principal, context.client_id, size_bytes

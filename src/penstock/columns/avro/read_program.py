@@ -109,7 +109,7 @@ _REASONS: Final = {
     AvroFault.NULL: "a required field is null",
     AvroFault.MEMBERS: "a union has not exactly one member that is set",
     AvroFault.UNFIT: "the value does not fit the schema",
-    AvroFault.UUID: "a text is no UUID",
+    AvroFault.UUID: "a text is not a UUID",
 }
 FAULT_SHIFT: Final = 8  # a precision has fewer bits
 PRECISION_MASK: Final = (1 << FAULT_SHIFT) - 1

@@ -1,7 +1,7 @@
 """What a step of the core asks of its shell, with the order of durability in it.
 
 Nothing here promises what is not on disk: the core keeps messages back until the state or the
-records that they speak of are reported as synced. So a shell sends what it is given when it is
+records that they mention are reported as synced. So a shell sends what it is given when it is
 given it, and needs no rule of its own.
 """
 

@@ -79,7 +79,7 @@ def learn_epoch(replica: Replica, sender: NodeId | None, reply: Reply, now: Mill
     is_newer = epoch > replica.epoch
     if leader_id is not None and may_follow(replica, epoch, leader_id):
         if not is_newer and (
-            isinstance(replica.role, Following) or _is_hearsay(replica, sender, leader_id)
+            isinstance(replica.role, Following) or _is_outdated_referral(replica, sender, leader_id)
         ):
             return False
         become_follower(replica, epoch, leader_id, now)
@@ -90,10 +90,10 @@ def learn_epoch(replica: Replica, sender: NodeId | None, reply: Reply, now: Mill
     return True
 
 
-def _is_hearsay(replica: Replica, sender: NodeId | None, leader_id: NodeId) -> bool:
-    """Whether a voter is referred to a leader that it has given up, by another than that leader.
+def _is_outdated_referral(replica: Replica, sender: NodeId | None, leader_id: NodeId) -> bool:
+    """Whether another replica names the leader from which this voter gets no responses.
 
-    If it followed again, voters could refer each other to a dead leader in turn without end.
+    If it followed that leader again, voters could refer each other to a dead leader indefinitely.
     """
     return replica.may_stand and replica.state.leader_id == leader_id and sender != leader_id
 
@@ -234,7 +234,7 @@ def back_off(replica: Replica, role: Following, now: Millis) -> None:
 
 
 def on_leader_lost(replica: Replica, role: Following, now: Millis) -> None:
-    """A hint: stand early. That is safe, for a pre-vote raises no epoch."""
+    """A hint to start an election early. That is safe: a pre-vote does not raise the epoch."""
     role.in_flight, role.is_leader_lost = None, True
     back_off(replica, role, now)
     role.deadline = min(role.deadline, Millis(now + replica.jitter()))

@@ -158,7 +158,7 @@ def _ordered(value: Any, operator: Operator, literal: Literal) -> bool:
             return bool(left > right)
         case Operator.GREATER_OR_EQUAL:
             return bool(left >= right)
-    raise AssertionError(f"{operator} is no order")
+    raise AssertionError(f"{operator} does not compare order")
 
 
 def _number(value: Any) -> Decimal | None:

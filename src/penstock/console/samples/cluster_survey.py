@@ -118,7 +118,7 @@ def _try(ask: Callable[[], T]) -> T | None:
 
 @operation
 def describe_sizes(routes: Routes) -> Steps[LogSizes | None]:
-    """The sizes of all replicas; None if no broker tells."""
+    """The sizes of all replicas; None if no broker reports them."""
     nodes = list(routes.brokers)
     request = request_of(DESCRIBE_LOG_DIRS, DescribeLogDirsRequest())
     responses = yield from send_all(

@@ -17,6 +17,7 @@ from penstock.coordination.groups.events import (
 )
 from penstock.coordination.groups.group_moves import CLASSIC_MOVES, ClassicState
 from penstock.coordination.groups.members import names_of
+from penstock.coordination.groups.removal_step import removal_step
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     CONSUMER_PROTOCOL_TYPE,
@@ -126,7 +127,7 @@ def remove_member(draft: ClassicDraft, member_id: str, reason: str) -> None:
     group.unsynced -= {member_id}
     draft.set_timer(SESSION, member_id, None)
     refuse_waiting(draft, member, ErrorCode.unknown_member_id)
-    draft.record("member {} is removed: {}", member_id, reason)
+    draft.story.append(removal_step(group.group_id, member_id, reason))
 
 
 def refuse_waiting(draft: ClassicDraft, member: ClassicMember, code: ErrorCode) -> None:

@@ -34,6 +34,7 @@ from penstock.coordination.groups.group_moves import (
     MEMBER_MOVES,
     ConsumerState,
 )
+from penstock.coordination.groups.removal_step import removal_step
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     LEFT_TEMPORARILY,
@@ -242,7 +243,7 @@ def remove_members(draft: ConsumerDraft, member_ids: list[str], reason: str) -> 
         draft.emit(SubscriptionSet(draft.group_id, member_id, None))
         for kind in MEMBER_TIMERS:
             draft.set_timer(kind, member_id, None)
-        draft.record("member {} is removed: {}", member_id, reason)
+        draft.story.append(removal_step(draft.group_id, member_id, reason))
     used = {m.subscription.topic_regex for m in draft.group.members.values()}
     for regex in draft.group.regexes.keys() - used:
         draft.emit(RegexSet(draft.group_id, regex, None))

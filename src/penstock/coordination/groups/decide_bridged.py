@@ -44,6 +44,7 @@ from penstock.coordination.groups.protocol_switch import (
     downgrade,
     remove_or_downgrade,
 )
+from penstock.coordination.groups.removal_step import LEFT
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     CONSUMER_PROTOCOL_TYPE,
@@ -292,4 +293,4 @@ def decide_bridged_leave(
     reply = Reply(command.caller, leave_each(command, group.static, leave))
     if not leaving:
         return Outcome(replies=(reply,))
-    return remove_or_downgrade(group, list(leaving), "it left", settings, now, reply)
+    return remove_or_downgrade(group, list(leaving), LEFT, settings, now, reply)

@@ -18,6 +18,7 @@ from penstock.coordination.groups.members import (
     leave_each,
     unknown_member,
 )
+from penstock.coordination.groups.removal_step import LEFT
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import ClassicGroup, ClassicMember, GroupsState
 from penstock.coordination.groups.timers import SESSION, SYNC
@@ -108,7 +109,7 @@ def decide_leave(
             drop_pending(draft, member_id)
         else:
             known_member(group, member_id, instance_id)
-            remove_member(draft, member_id, "it left")
+            remove_member(draft, member_id, LEFT)
 
     reply = leave_each(command, group.static, leave)
     if any(code is ErrorCode.none for _, _, code in reply.members):

@@ -31,6 +31,7 @@ from penstock.coordination.groups.events import (
 from penstock.coordination.groups.group_moves import CLASSIC_MOVES, ClassicState
 from penstock.coordination.groups.members import check_size, fenced_instance, unknown_member
 from penstock.coordination.groups.protocol_switch import remove_or_downgrade, upgrade
+from penstock.coordination.groups.removal_step import LEFT
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     JOINING,
@@ -299,7 +300,7 @@ def _leave(
         raise unknown_member(command.group_id, command.member_id)
     reply = Reply(command.caller, ConsumerHeartbeatReply(member_id, command.member_epoch, 0, None))
     if command.member_epoch != LEFT_TEMPORARILY:
-        return remove_or_downgrade(group, [member_id], "it left", settings, now, reply)
+        return remove_or_downgrade(group, [member_id], LEFT, settings, now, reply)
     draft = ConsumerDraft(group, settings, now)
     leave_temporarily(draft, member, command.session_timeout_ms)
     return draft.outcome(reply)

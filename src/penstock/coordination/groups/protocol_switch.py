@@ -38,6 +38,7 @@ from penstock.coordination.groups.events import (
     TargetEpochSet,
 )
 from penstock.coordination.groups.group_moves import CLASSIC_MOVES, ClassicState
+from penstock.coordination.groups.removal_step import removal_step
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     CONSUMER_PROTOCOL_TYPE,
@@ -230,7 +231,7 @@ def remove_or_downgrade(
     is_some_left = len(leaving) < len(group.members)
     if knows_topics and is_some_left and can_downgrade(group, leaving, settings):
         for member_id in leaving:
-            draft.record("member {} is removed: {}", member_id, reason)
+            draft.story.append(removal_step(draft.group_id, member_id, reason))
         return downgrade(draft, leaving, *replies, rebalances=True)
     remove_members(draft, leaving, reason)
     return draft.outcome(*replies)

@@ -6,6 +6,7 @@ from typing import Final
 from penstock.coordination.transactions.commands import AbortTimedOut, RequestProducerId
 from penstock.coordination.transactions.decide_transactions import (
     MARKER_RETRY_MS,
+    TIMED_OUT,
     ending_outcome,
     fenced,
     markers_of,
@@ -27,7 +28,6 @@ from penstock.model import NO_PRODUCER, Millis, Moment
 
 DUE_MAX: Final = 200  # of each kind in one tick; the rest follows in the next
 EXPIRY_CHECK_MS: Final = Millis(3_600_000)
-_TIMED_OUT: Final = "timed out"
 
 
 def decide_tick(
@@ -123,7 +123,7 @@ def _time_out(state: TransactionsState, now: Moment) -> list[Outcome[Event]]:
             )
         else:
             aborting = fenced(transaction, NO_PRODUCER, now)
-            outcomes[entry.transactional_id] = ending_outcome(aborting, now, _TIMED_OUT)
+            outcomes[entry.transactional_id] = ending_outcome(aborting, now, TIMED_OUT)
     return list(outcomes.values())
 
 
@@ -139,4 +139,4 @@ def decide_abort_timed_out(
         or report.producer != producer_of(transaction)
     ):
         return Outcome()
-    return ending_outcome(fenced(transaction, report.new_producer_id, now), now, _TIMED_OUT)
+    return ending_outcome(fenced(transaction, report.new_producer_id, now), now, TIMED_OUT)

@@ -50,6 +50,8 @@ from penstock.model import (
 )
 
 LAST_CLIENT_EPOCH: Final = EPOCH_MAX - 1  # beyond, the client gets a new producer id
+FENCED: Final = "fenced by a new producer"
+TIMED_OUT: Final = "timed out"
 MARKER_RETRY_MS: Final = Millis(100)  # a marker that is not confirmed by then is sent again
 
 
@@ -91,9 +93,7 @@ def decide_init(
             raise _fenced()  # a producer that is fenced already must not abort its successor's work
         # No client gets the fencing epoch: the producer tries again and gets the next one.
         aborting = fenced(transaction, command.new_producer_id, now)
-        return ending_outcome(
-            aborting, now, "fenced by a new producer", Reply(command.caller, _concurrent())
-        )
+        return ending_outcome(aborting, now, FENCED, Reply(command.caller, _concurrent()))
     after = _initialize(transaction, command, now)
     return Outcome(
         events=(TransactionSet(after),),
@@ -340,7 +340,8 @@ def decide_markers_written(
 
 def _step(after: Transaction, reason: str) -> Step:
     values = (reason, after.state.title, after.producer_id, after.producer_epoch)
-    return Step(after.transactional_id, "{}: {} as producer {} epoch {}", values)
+    text = "{}: {} as producer {} epoch {}"
+    return Step(after.transactional_id, text, values, is_logged=reason in (FENCED, TIMED_OUT))
 
 
 def _prepare(commit: bool) -> TransactionState:

@@ -22,7 +22,7 @@ class VersionedOffset(NamedTuple):
     version: int
 
 
-class WantedCommit(NamedTuple):
+class RequestedCommit(NamedTuple):
     """What a client wants to commit."""
 
     partition: TopicPartition
@@ -52,7 +52,7 @@ def write_version(committed: VersionedOffset) -> str:
 
 def decide_commit(
     current: Mapping[TopicPartition, VersionedOffset],
-    wanted: Sequence[WantedCommit],
+    wanted: Sequence[RequestedCommit],
     *,
     reset: bool,
     now: Millis,

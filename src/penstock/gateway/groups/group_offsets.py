@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from penstock.clock import wall_ms
 from penstock.errors import ErrorCode, Refused
 from penstock.gateway.errors import GatewayError, unavailable, unknown_partition
-from penstock.gateway.gateway_node import GatewayNode, wall_clock
+from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.groups.commit_rules import (
     CommitConflict,
+    RequestedCommit,
     VersionedOffset,
-    WantedCommit,
     decide_commit,
     read_version,
     write_version,
@@ -75,25 +76,25 @@ class GroupOffsets:
         }
 
     async def commit(
-        self, group: str, wanted: Sequence[WantedCommit], member: str | None, *, reset: bool
+        self, group: str, requested: Sequence[RequestedCommit], member: str | None, *, reset: bool
     ) -> dict[TopicPartition, VersionedOffset]:
         """Commit all or none; 409 lists every conflict."""
-        await self._check_partitions(wanted)
+        await self._check_partitions(requested)
         async with self._lock(group):
-            current = await self.read(group, [commit.partition for commit in wanted])
-            return await self._commit(group, current, wanted, member, reset=reset)
+            current = await self.read(group, [commit.partition for commit in requested])
+            return await self._commit(group, current, requested, member, reset=reset)
 
     async def advance(self, group: str, positions: Positions, member: str) -> None:
         """Commit what a member has processed; where more is committed already, that stays."""
         async with self._lock(group):
             current = await self.read(group, list(positions))
-            wanted = [
-                WantedCommit(partition, offset)
+            requested = [
+                RequestedCommit(partition, offset)
                 for partition, offset in positions.items()
                 if partition not in current or current[partition].offset < offset
             ]
-            if wanted:
-                await self._commit(group, current, wanted, member, reset=False)
+            if requested:
+                await self._commit(group, current, requested, member, reset=False)
 
     def _lock(self, group: str) -> asyncio.Lock:
         lock = self._locks.get(group)
@@ -105,12 +106,12 @@ class GroupOffsets:
         self,
         group: str,
         current: Mapping[TopicPartition, VersionedOffset],
-        wanted: Sequence[WantedCommit],
+        requested: Sequence[RequestedCommit],
         member: str | None,
         *,
         reset: bool,
     ) -> dict[TopicPartition, VersionedOffset]:
-        decided = _decided(current, wanted, reset=reset)
+        decided = _decided(current, requested, reset=reset)
         committer = NO_MEMBER if member is None else self._committer(group, member)
         rows = {
             partition: GroupOffset(row.offset, write_version(row))
@@ -122,20 +123,20 @@ class GroupOffsets:
             raise _refused(refusal, group, member) from None
         return decided
 
-    async def _check_partitions(self, wanted: Sequence[WantedCommit]) -> None:
+    async def _check_partitions(self, requested: Sequence[RequestedCommit]) -> None:
         """Before a commit: the coordinator refuses partitions singly, and commits the rest."""
-        topics = sorted({commit.partition.topic for commit in wanted})
+        topics = sorted({commit.partition.topic for commit in requested})
         described = await self._node.run(describe_topics(topics))
         counts = {topic.name: len(topic.partitions) for topic in described}
-        for place in sorted(commit.partition for commit in wanted):
-            if place.partition >= counts[place.topic]:
-                raise unknown_partition(place, counts[place.topic])
+        for partition in sorted(commit.partition for commit in requested):
+            if partition.partition >= counts[partition.topic]:
+                raise unknown_partition(partition, counts[partition.topic])
 
     async def check(
-        self, group: str, wanted: Sequence[WantedCommit], member: str | None, *, reset: bool
+        self, group: str, requested: Sequence[RequestedCommit], member: str | None, *, reset: bool
     ) -> list[ResetRow]:
         """What a commit would change; raises what it would raise."""
-        await self._check_partitions(wanted)
+        await self._check_partitions(requested)
         if member is None:
             kinds = await self._node.run(list_groups())
             if group in kinds:
@@ -144,12 +145,12 @@ class GroupOffsets:
                     raise _has_members(group)
         else:
             self._committer(group, member)
-        current = await self.read(group, [commit.partition for commit in wanted])
+        current = await self.read(group, [commit.partition for commit in requested])
         return [
             ResetRow(
                 partition, current[partition].offset if partition in current else None, row.offset
             )
-            for partition, row in sorted(_decided(current, wanted, reset=reset).items())
+            for partition, row in sorted(_decided(current, requested, reset=reset).items())
         ]
 
     async def targets(
@@ -208,11 +209,11 @@ class GroupOffsets:
 
 def _decided(
     current: Mapping[TopicPartition, VersionedOffset],
-    wanted: Sequence[WantedCommit],
+    requested: Sequence[RequestedCommit],
     *,
     reset: bool,
 ) -> dict[TopicPartition, VersionedOffset]:
-    decided = decide_commit(current, wanted, reset=reset, now=wall_clock())
+    decided = decide_commit(current, requested, reset=reset, now=wall_ms())
     if isinstance(decided, list):
         raise _conflict(decided)
     return decided

@@ -15,10 +15,11 @@ from penstock.client.quarantine import (
     quarantine_topic,
     write_envelope,
 )
+from penstock.clock import wall_ms
 from penstock.errors import ErrorCode, Refused
 from penstock.gateway.errors import GatewayError, unavailable
 from penstock.gateway.events import UnreadableRecord
-from penstock.gateway.gateway_node import GatewayNode, wall_clock
+from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.produce.encode import EncodedRecord
 from penstock.gateway.produce.gateway_producer import ACKS, GatewayProducer
 from penstock.link.topic_admin import create_topic, partition_count
@@ -41,7 +42,7 @@ class GroupQuarantine:
         """Write unreadable records of a partition, all of them; GatewayError if one is not."""
         topic = quarantine_topic(partition.topic)
         await self._create(topic, partition.topic)
-        now = wall_clock()
+        now = wall_ms()
         records = [_record(group, partition, each, now) for each in unreadable]
         for result in await self._producer.write(topic, records, ACKS["all"]):
             if isinstance(result, GatewayError):

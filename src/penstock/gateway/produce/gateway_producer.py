@@ -7,13 +7,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from penstock.clock import wall_ms
 from penstock.gateway.errors import GatewayError, bad_request, too_large
-from penstock.gateway.gateway_node import GatewayNode, wall_clock
+from penstock.gateway.gateway_node import GatewayNode
 from penstock.gateway.produce.bodies import ProduceBody
 from penstock.gateway.produce.encode import EncodedRecord, RecordEncoder, uses_schema
 from penstock.gateway.produce.key_placement import Placement
-from penstock.gateway.produce.key_table import NEW, KeyTable, ScopedKey, StoredAnswer
-from penstock.gateway.produce.keyed_writer import KeyedRequest, KeyedWriter, PlacedRecord
+from penstock.gateway.produce.key_table import NEW, KeyTable, ScopedKey, StoredResponse
+from penstock.gateway.produce.keyed_writer import KeyedRequest, KeyedWriter, PartitionRecord
 from penstock.gateway.produce.lanes import Lanes, Written
 from penstock.link.topic_admin import partition_count
 from penstock.model import TopicPartition
@@ -22,7 +23,7 @@ ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 Result = Written | GatewayError
 
 
-class KeyedAnswer(NamedTuple):
+class KeyedResponse(NamedTuple):
     """The body of the response, and whether it was stored before."""
 
     body: bytes
@@ -87,7 +88,7 @@ class GatewayProducer:
                 results[index] = place
             else:
                 rows.setdefault(place, []).append(index)
-        now = wall_clock()
+        now = wall_ms()
         written = await asyncio.gather(
             *(
                 self._lanes.write(TopicPartition(topic, place), _picked(records, row), acks, now)
@@ -103,30 +104,30 @@ class GatewayProducer:
 
     async def write_once(
         self, key: ScopedKey, digest: str, records: Sequence[EncodedRecord | GatewayError]
-    ) -> KeyedAnswer:
+    ) -> KeyedResponse:
         """The answer to a request under a key; appended at most once."""
         topic = key.topic
         places = self._placement.place(topic, list(records), await self._partitions(topic))
         placed = [
-            PlacedRecord(TopicPartition(topic, place), record)
+            PartitionRecord(TopicPartition(topic, place), record)
             if isinstance(record, EncodedRecord) and isinstance(place, int)
             else _error_of(record, place)
             for record, place in zip(records, places, strict=True)
         ]
         await self._keyed.claim()
-        known = self._keys.begin(key, digest, wall_clock())  # no await from here to `submit`
-        if isinstance(known, StoredAnswer):
-            return KeyedAnswer(bytes(known.answer), True)
+        known = self._keys.begin(key, digest, wall_ms())  # no await from here to `submit`
+        if isinstance(known, StoredResponse):
+            return KeyedResponse(bytes(known.answer), True)
         assert known == NEW
-        if not any(isinstance(each, PlacedRecord) for each in placed):
+        if not any(isinstance(each, PartitionRecord) for each in placed):
             self._keys.end(key)  # what appends nothing is not stored
             errors = [each for each in placed if isinstance(each, GatewayError)]
-            return KeyedAnswer(msgspec.json.encode(answer_document(errors)), False)
-        request = KeyedRequest(key, digest, placed, wall_clock())
+            return KeyedResponse(msgspec.json.encode(answer_document(errors)), False)
+        request = KeyedRequest(key, digest, placed, wall_ms())
         self._keyed.submit(request)
         body = await asyncio.shield(request.answer)
         self._node.counts["records_written"] += len(placed)
-        return KeyedAnswer(body, False)
+        return KeyedResponse(body, False)
 
     async def _partitions(self, topic: str) -> int:
         return await self._node.run(partition_count(topic))

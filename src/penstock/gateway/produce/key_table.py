@@ -27,7 +27,7 @@ class ScopedKey(NamedTuple):
     key: str
 
 
-class StoredAnswer(msgspec.Struct, frozen=True):
+class StoredResponse(msgspec.Struct, frozen=True):
     """What a request was answered: stored with its events."""
 
     digest: str  # of path, query and body
@@ -44,13 +44,13 @@ class KeyTable:
     def __init__(self, keys_max: int, kept_ms: int) -> None:
         self._keys_max = keys_max
         self._kept_ms = kept_ms
-        self._stored: dict[ScopedKey, StoredAnswer] = {}  # in the order of their times
+        self._stored: dict[ScopedKey, StoredResponse] = {}  # in the order of their times
         self._in_progress: dict[ScopedKey, str] = {}  # the digest
 
     def __len__(self) -> int:
         return len(self._stored)
 
-    def begin(self, key: ScopedKey, digest: str, now: Millis) -> StoredAnswer | str:
+    def begin(self, key: ScopedKey, digest: str, now: Millis) -> StoredResponse | str:
         """Whether to append (NEW), or the answer to return; raises GatewayError."""
         self.expire(now)
         stored = self._stored.get(key)
@@ -77,11 +77,11 @@ class KeyTable:
         self._in_progress[key] = digest
         return NEW
 
-    def find(self, key: ScopedKey) -> StoredAnswer | None:
+    def find(self, key: ScopedKey) -> StoredResponse | None:
         """The stored answer."""
         return self._stored.get(key)
 
-    def store(self, key: ScopedKey, answer: StoredAnswer) -> None:
+    def store(self, key: ScopedKey, answer: StoredResponse) -> None:
         """The request was answered; a later answer takes the place of an earlier one."""
         self._in_progress.pop(key, None)
         self._stored.pop(key, None)
@@ -122,15 +122,15 @@ def read_key(header: str) -> str:
     return text
 
 
-def write_stored(key: ScopedKey, answer: StoredAnswer) -> tuple[bytes, bytes]:
+def write_stored(key: ScopedKey, answer: StoredResponse) -> tuple[bytes, bytes]:
     """Key and value of the record that remembers an answer."""
     return msgspec.json.encode([key.topic, key.key]), msgspec.json.encode(answer)
 
 
-def read_stored(key: bytes | None, value: bytes | None) -> tuple[ScopedKey, StoredAnswer]:
+def read_stored(key: bytes | None, value: bytes | None) -> tuple[ScopedKey, StoredResponse]:
     """The opposite; Malformed if it is anything else."""
     try:
         topic, text = msgspec.json.decode(key or b"", type=tuple[str, str])
-        return ScopedKey(topic, text), msgspec.json.decode(value or b"", type=StoredAnswer)
+        return ScopedKey(topic, text), msgspec.json.decode(value or b"", type=StoredResponse)
     except msgspec.DecodeError as error:
         raise Malformed(f"not a stored idempotency key: {error}", 0) from None

@@ -19,7 +19,7 @@ from penstock.gateway.produce.encode import EncodedRecord
 from penstock.gateway.produce.key_table import (
     KeyTable,
     ScopedKey,
-    StoredAnswer,
+    StoredResponse,
     read_stored,
     write_stored,
 )
@@ -44,7 +44,7 @@ QUEUE_MAX: Final = 10_000
 _FAILURES: Final = (Refused, OSError, Malformed)
 
 
-class PlacedRecord(NamedTuple):
+class PartitionRecord(NamedTuple):
     """A record with its partition, or why it has none."""
 
     partition: TopicPartition
@@ -58,7 +58,7 @@ class KeyedRequest:
         self,
         key: ScopedKey,
         digest: str,
-        records: Sequence[PlacedRecord | GatewayError],
+        records: Sequence[PartitionRecord | GatewayError],
         now: Millis,
     ) -> None:
         self.key: Final = key
@@ -140,7 +140,7 @@ class KeyedWriter:
             size_bytes += sum(
                 len(each.record.value or b"")
                 for each in request.records
-                if isinstance(each, PlacedRecord)
+                if isinstance(each, PartitionRecord)
             )
         return taken
 
@@ -181,12 +181,12 @@ class KeyedWriter:
 
     async def _append(
         self, handle: TransactionHandle, requests: list[KeyedRequest]
-    ) -> list[StoredAnswer]:
+    ) -> list[StoredResponse]:
         """Append events, then their keys, in the open transaction."""
         placed: dict[TopicPartition, list[Record]] = {}
         for request in requests:
             for each in request.records:
-                if isinstance(each, PlacedRecord):
+                if isinstance(each, PartitionRecord):
                     row = as_record(each.record, request.now)
                     placed.setdefault(each.partition, []).append(row)
         offsets = await self._send(handle, placed)
@@ -266,7 +266,7 @@ def _grouped(records: Sequence[Record]) -> list[tuple[int, list[Record]]]:
     return groups
 
 
-def _answer(request: KeyedRequest, offsets: dict[TopicPartition, list[int]]) -> StoredAnswer:
+def _answer(request: KeyedRequest, offsets: dict[TopicPartition, list[int]]) -> StoredResponse:
     """The answer of a request, which takes its offsets from the front of the lists."""
     results = [
         each.document
@@ -278,4 +278,4 @@ def _answer(request: KeyedRequest, offsets: dict[TopicPartition, list[int]]) -> 
         for each in request.records
     ]
     answer = msgspec.Raw(msgspec.json.encode({"records": results}))
-    return StoredAnswer(request.digest, answer, request.now)
+    return StoredResponse(request.digest, answer, request.now)

@@ -16,9 +16,9 @@ from penstock.gateway.rest_v3 import v3_groups, v3_topics
 from penstock.gateway.rest_v3.shapes import PREFIX, error_response, json_response, write_error
 from penstock.gateway.rest_v3.v3_records import V3Producer, records
 from penstock.http.body_types import JSON, METHODS_WITH_BODY, refused_type
+from penstock.http.empty_app import empty_app
 from penstock.http.site import App, HttpService, Receive, Scope, Send, refuse
 from penstock.serde.errors import ClientError
-from penstock.version import __version__
 
 logger: Final = logging.getLogger(__name__)
 
@@ -51,14 +51,7 @@ class V3Front:
 
 def build_v3(node: GatewayNode, producer: GatewayProducer) -> tuple[FastAPI, V3Front]:
     """The application, and what serves in front of it."""
-    app = FastAPI(
-        title="Penstock",
-        version=__version__,
-        redirect_slashes=False,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-    )
+    app = empty_app()
     for router in (
         v3_topics.clusters(node),
         v3_topics.topics(node),

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from penstock.gateway.errors import bad_request
 from penstock.gateway.gateway_node import GatewayNode
-from penstock.gateway.groups.commit_rules import WantedCommit
+from penstock.gateway.groups.commit_rules import RequestedCommit
 from penstock.gateway.groups.group_offsets import GroupOffsets, ResetTo, offset_document
 from penstock.gateway.groups.group_subscription import (
     SESSION_MS_MAX,
@@ -217,7 +217,9 @@ def _subscription(group: str, body: SubscribeBody) -> PolledSubscription:
     return PolledSubscription(body.member or new_name(), reads)
 
 
-async def _resolved(groups: GroupOffsets, group: str, body: CommitBody) -> Sequence[WantedCommit]:
+async def _resolved(
+    groups: GroupOffsets, group: str, body: CommitBody
+) -> Sequence[RequestedCommit]:
     if (body.to is None) != (body.topic is None) or (body.to is None) == (not body.offsets):
         raise bad_request("give offsets, or topic and to")
     if body.topic is None or body.to is None:
@@ -225,7 +227,7 @@ async def _resolved(groups: GroupOffsets, group: str, body: CommitBody) -> Seque
     targets = await groups.targets(group, body.topic, body.partitions, _read_target(body.to))
     if not targets:
         raise bad_request(f"group {group} has committed nothing of topic {body.topic}")
-    return [WantedCommit(partition, offset) for partition, offset in sorted(targets.items())]
+    return [RequestedCommit(partition, offset) for partition, offset in sorted(targets.items())]
 
 
 def _read_target(to: str | dict[str, str | int]) -> ResetTo:
@@ -241,9 +243,9 @@ def _read_target(to: str | dict[str, str | int]) -> ResetTo:
     raise bad_request('to is earliest, latest, {"time": ms} or {"shift": records}')
 
 
-def _wanted(body: CommitBody) -> Sequence[WantedCommit]:
+def _wanted(body: CommitBody) -> Sequence[RequestedCommit]:
     wanted = [
-        WantedCommit(
+        RequestedCommit(
             TopicPartition(row.topic, row.partition), Offset(row.offset), row.expected_version
         )
         for row in body.offsets

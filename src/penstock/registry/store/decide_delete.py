@@ -49,7 +49,7 @@ def decide_delete_subject(state: RegistryState, command: DeleteSubject) -> Outco
 
 def _deleted(command: DeleteSubject, versions: Sequence[Version], *events: Event) -> Outcome[Event]:
     how = "permanently" if command.permanent else "softly"
-    step = Step(command.subject, "{} version(s) deleted {}", (len(versions), how))
+    step = Step(command.subject, "{} version(s) deleted {}", (len(versions), how), is_logged=True)
     numbers = [version.number for version in versions]
     return Outcome(events=events, replies=(Reply(command.caller, numbers),), story=(step,))
 
@@ -79,7 +79,7 @@ def decide_delete_version(state: RegistryState, command: DeleteVersion) -> Outco
     return Outcome(
         events=events,
         replies=(Reply(command.caller, version.number),),
-        story=(Step(subject, "version {} deleted {}", (version.number, how)),),
+        story=(Step(subject, "version {} deleted {}", (version.number, how), is_logged=True),),
     )
 
 

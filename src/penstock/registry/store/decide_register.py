@@ -1,6 +1,5 @@
 """The rules of registering: which version is the same schema, and ids and numbers of new ones."""
 
-from penstock.gate.reader_breaks import reader_break_messages
 from penstock.machine import Outcome, Reply, Step
 from penstock.model import Millis
 from penstock.registry.errors import (
@@ -38,6 +37,7 @@ from penstock.registry.store.state import VERSION_LAST, RegistryState
 from penstock.registry.subject_names import Subject, context_of
 from penstock.schemas.compatibility import incompatibility_messages
 from penstock.schemas.model import InvalidSchemaError
+from penstock.schemas.reader_break import reader_break_messages
 
 _READ_ONLY = (Mode.READONLY, Mode.READONLY_OVERRIDE)
 _NO_VERSIONS: frozenset[int] = frozenset()

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
-from penstock.gate.reader_breaks import ReaderBreak
 from penstock.model import Millis
 from penstock.registry.store.events import Contents, Mode, SubjectConfig, Version
 from penstock.registry.store.rule_sets import governed
@@ -17,6 +16,7 @@ from penstock.registry.subject_names import Subject, context_of
 from penstock.schemas.compatibility import CompatibilityResult, Level
 from penstock.schemas.identity import Metadata, RuleSet
 from penstock.schemas.model import Imports, Policy, SchemaText, Tagging
+from penstock.schemas.reader_break import ReaderBreak
 from penstock.schemas.readers import READERS_CONTEXT, reader_name, readers_prefix
 
 

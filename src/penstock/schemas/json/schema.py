@@ -141,7 +141,7 @@ class JsonSchema:
         lenient_only = ALLOWED[Policy.LENIENT] - ALLOWED[Policy.STRICT]
         differences = compare(writer.tree.root, self.tree.root, ALLOWED[Policy.LENIENT])
         changes = listed(differences, lambda kind: kind in lenient_only)
-        return limit_differences(Difference(one.kind, path_of(one), "") for one in changes)
+        return limit_differences(Difference(change.kind, path_of(change), "") for change in changes)
 
     @cached_property
     def validator(self) -> jsonschema_rs.Validator:

@@ -26,7 +26,7 @@ from penstock.protocol.varint import Buffer
 from penstock.schemas.avro import AvroSchema
 from penstock.schemas.avro.tree import Node, Record
 from penstock.serde.avro.compile_dicts import compile_dicts
-from penstock.serde.avro.compile_read import compile_decoder, wanted_names
+from penstock.serde.avro.compile_read import compile_decoder, requested_names
 from penstock.serde.avro.compile_write import (
     columns_of,
     compile_encoder,
@@ -65,14 +65,14 @@ class AvroBatchDecoder:
         limits: PayloadLimits = USUAL_LIMITS,
     ) -> None:
         self._limits = limits
-        wanted = writer if reader is None else reader
-        root = wanted.root
+        target = writer if reader is None else reader
+        root = target.root
         self._is_record = isinstance(root, Record)
-        names = wanted_names(root, columns)
+        names = requested_names(root, columns)
         trees = [name for name in names if not _is_expressible(_column_type(root, name))]
         self._names = names
         self._trees = frozenset(trees)
-        self._rows = AvroRowDecoder(writer, wanted) if trees else None
+        self._rows = AvroRowDecoder(writer, target) if trees else None
         self._program = compile_decoder(
             writer.root, root, [name for name in names if name not in self._trees]
         )
@@ -81,7 +81,9 @@ class AvroBatchDecoder:
     def schema(self) -> pa.Schema:
         """The columns of every batch. Loads no kernel: planning a read needs only this."""
         program = self._program
-        kinds = {name: one.type for name, one in zip(program.names, program.shapes, strict=True)}
+        kinds = {
+            name: shape.type for name, shape in zip(program.names, program.shapes, strict=True)
+        }
         return pa.schema([(name, kinds.get(name, pa.string())) for name in self._names])
 
     def decode(
@@ -122,8 +124,8 @@ class AvroBatchDecoder:
             columns = {name: _nulled(column, valid) for name, column in columns.items()}
         columns |= {name: pa.array(column, pa.string()) for name, column in texts.items()}
         ordered = tuple(columns[name] for name in self._names)
-        places = decoded.fault_positions
-        return Decoded(self._names, ordered, faults, places).to_batch(), faults
+        positions = decoded.fault_positions
+        return Decoded(self._names, ordered, faults, positions).to_batch(), faults
 
 
 def _nulled(column: ArrowArray, valid: ArrowArray) -> ArrowArray:

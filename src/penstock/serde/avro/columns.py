@@ -23,6 +23,7 @@ from penstock.serde.column_codec import (
     RowsEncoder,
     decode_group,
     group_errors,
+    header_errors,
     join_payloads,
 )
 from penstock.serde.contract import Contract
@@ -69,9 +70,8 @@ class AvroGroupDecoder:
         if not isinstance(writer, AvroSchema):
             detail = f"written as {writer.type}, to be read as AVRO"
             errors += group_errors(group, Reason.UNRESOLVABLE, detail)
-        elif group.header:
-            detail = "the header goes on after the GUID"
-            errors += group_errors(group, Reason.TRAILING_BYTES, detail)
+        elif malformed := header_errors(group):
+            errors += malformed
         else:
             decoder = self._decoder(writer)
             if writer.root.kind is AvroType.BYTES:

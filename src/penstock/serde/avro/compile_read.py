@@ -55,6 +55,7 @@ from penstock.serde.avro.types import (
     is_nullable,
     values_of,
 )
+from penstock.serde.column_codec import requested_columns
 
 VALUE: Final = "value"  # the one column of a schema that is not a record
 CODE_MAX: Final = 1 << 16  # instructions; a schema that takes more is left to row-by-row reading
@@ -69,28 +70,21 @@ def compile_decoder(
 ) -> AvroReadProgram:
     """The program that reads what `writer` wrote as `reader` wants it, these columns of it.
 
-    NotExpressibleError when a wanted column contains itself, or when the program would be too long.
+    NotExpressibleError if a requested column contains itself, or if the program would be too long.
     """
     compiler = _Compiler(AvroReadAssembler(), writer)
     if isinstance(reader, Record):
-        names = wanted_names(reader, columns)
+        names = requested_names(reader, columns)
         return compiler.record(writer, reader, names)
     if columns is not None and not columns:
         return compiler.nothing(writer)
     return compiler.value(writer, reader)
 
 
-def wanted_names(reader: Node, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns to fill, in the order asked for; ValueError for one the reader does not have."""
+def requested_names(reader: Node, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns to fill, in the requested order; ValueError if the reader has no such column."""
     names = [field.name for field in reader.fields] if isinstance(reader, Record) else [VALUE]
-    if columns is None:
-        return tuple(names)
-    unknown = [name for name in columns if name not in names]
-    if unknown:
-        raise ValueError(f"{reader.full_name} has no column {unknown[0]!r}")
-    if len(set(columns)) < len(columns):
-        raise ValueError("a column is asked for twice")
-    return tuple(columns)
+    return requested_columns(names, columns, reader.full_name)
 
 
 class _Compiler:

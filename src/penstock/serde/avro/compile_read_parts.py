@@ -87,7 +87,7 @@ def target_for(node: Node, assembler: AvroReadAssembler, *, nullable: bool = Fal
         if not values:
             return Target(node, arrow_type(node), assembler.slot(SlotKind.NOTHING))
         slot = _struct_slot(assembler, nullable=nullable or is_nullable(node))
-        members = tuple(target_for(one, assembler, nullable=True) for one in values)
+        members = tuple(target_for(branch, assembler, nullable=True) for branch in values)
         return Target(node, arrow_type(node), slot, members)
     if isinstance(node, Record):
         slot = _struct_slot(assembler, nullable=nullable)
@@ -184,9 +184,9 @@ def _put_union(
     else:
         if target.slot != NO_SLOT:
             assembler.put(ops.VALID, target.slot)
-        for one, member in zip(values, target.children, strict=True):
-            if one is branch:
-                _put(assembler, one, value, member)
+        for candidate, member in zip(values, target.children, strict=True):
+            if candidate is branch:
+                _put(assembler, branch, value, member)
             else:
                 _put_nulls(assembler, member)
 
@@ -203,8 +203,8 @@ def _put_scalar(assembler: AvroReadAssembler, node: Node, value: JsonValue, slot
     if node.kind is AvroType.NULL:
         assembler.put(ops.NULLS, NO_SLOT, 0, 0, *assembler.slot_list([slot]))
     elif node.kind in _LAYOUTS:
-        place = assembler.constant(struct.pack(_LAYOUTS[node.kind], value))
-        assembler.put(ops.CONSTANT, slot, place)
+        constant = assembler.constant(struct.pack(_LAYOUTS[node.kind], value))
+        assembler.put(ops.CONSTANT, slot, constant)
     else:
         assert isinstance(value, str)
         _put_text(assembler, node, value, slot)
@@ -219,8 +219,8 @@ def _put_text(assembler: AvroReadAssembler, node: Node, text: str, slot: int) ->
     if decimal is not None:
         number = int.from_bytes(content, "big", signed=True)
         width = decimal_bytes(decimal.precision)
-        place = assembler.constant(number.to_bytes(width, "little", signed=True))
-        assembler.put(ops.CONSTANT, slot, place)
+        constant = assembler.constant(number.to_bytes(width, "little", signed=True))
+        assembler.put(ops.CONSTANT, slot, constant)
     elif isinstance(node, Fixed):
         assembler.put(ops.CONSTANT, slot, assembler.constant(content))
     else:

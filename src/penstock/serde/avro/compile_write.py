@@ -235,7 +235,7 @@ def has_wide_union(node: Node, inside: frozenset[int] = frozenset()) -> bool:
         return any(has_wide_union(field.type, within) for field in node.fields)
     if isinstance(node, Union):
         values = values_of(node)
-        return len(values) > 1 or any(has_wide_union(one, inside) for one in values)
+        return len(values) > 1 or any(has_wide_union(branch, inside) for branch in values)
     if isinstance(node, Array):
         return has_wide_union(node.items, inside)
     return isinstance(node, Map) and has_wide_union(node.values, inside)

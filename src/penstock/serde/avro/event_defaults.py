@@ -50,10 +50,10 @@ def _made(node: Node, value: JsonValue | Absent, *, plain: bool) -> Any:
         }
     if isinstance(node, Array):
         assert isinstance(value, list)
-        return [_made(node.items, one, plain=plain) for one in value]
+        return [_made(node.items, item, plain=plain) for item in value]
     if isinstance(node, Map):
         assert isinstance(value, dict)
-        return {key: _made(node.values, one, plain=plain) for key, one in value.items()}
+        return {key: _made(node.values, item, plain=plain) for key, item in value.items()}
     return _scalar(node, value, plain=plain)
 
 

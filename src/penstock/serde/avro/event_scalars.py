@@ -206,7 +206,7 @@ def _text_bytes(payload: bytes, at: int, budget: Budget) -> tuple[bytes, int]:
 def _plain_uuid(payload: bytes, at: int, budget: Budget) -> tuple[str, int]:
     text, end = _text(payload, at, budget)
     if not is_uuid(text):
-        raise UnreadableError("UUID", f"{text[:36]!r} is no UUID", at)
+        raise UnreadableError("UUID", f"{text[:36]!r} is not a UUID", at)
     return text, end
 
 

@@ -119,7 +119,7 @@ class _Writes:
             for kind, branches in by_type.items()
             if len(branches) == 1 and not isinstance(branches[0], Map)
         }  # a dict in place of a map may name its branch for fastavro
-        null = [at for at, one in enumerate(union.branches) if one.kind is AvroType.NULL]
+        null = [at for at, branch in enumerate(union.branches) if branch.kind is AvroType.NULL]
         if null:
             chosen[type(None)] = (varint(null[0]), _null)
         return _by_type(chosen)
@@ -182,28 +182,28 @@ def _optional(null: bytes | None, prefix: bytes, write: Write) -> Write:
     return write_optional
 
 
-def _array(item: Write) -> Write:
+def _array(write_item: Write) -> Write:
     def write(value: Any, payload: bytearray) -> None:
         if type(value) is not list:
             raise NotExactError
         if value:
             payload += varint(len(value))
-            for one in value:
-                item(one, payload)
+            for item in value:
+                write_item(item, payload)
         payload.append(0)
 
     return write
 
 
-def _map(item: Write) -> Write:
+def _map(write_item: Write) -> Write:
     def write(value: Any, payload: bytearray) -> None:
         if type(value) is not dict:
             raise NotExactError
         if value:
             payload += varint(len(value))
-            for key, one in value.items():
+            for key, item in value.items():
                 _text(key, payload)
-                item(one, payload)
+                write_item(item, payload)
         payload.append(0)
 
     return write

@@ -15,21 +15,21 @@ _PROMOTED: Final = {
 
 def written_fields(writer: Record, reader: Record) -> dict[str, Field]:
     """Which of the writer's fields each of the reader's is read from; a written one serves once."""
-    found = {
+    written = {
         field.name: writer.by_name[field.name]
         for field in reader.fields
         if field.name in writer.by_name
     }
-    taken = set(found)
+    taken = set(written)
     for field in reader.fields:
-        if field.name in found:
+        if field.name in written:
             continue
         for alias in field.aliases:
             if alias in writer.by_name and alias not in taken:
-                found[field.name] = writer.by_name[alias]
+                written[field.name] = writer.by_name[alias]
                 taken.add(alias)
                 break
-    return found
+    return written
 
 
 def same_name(writer: Named, reader: Named) -> bool:

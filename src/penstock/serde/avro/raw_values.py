@@ -69,7 +69,7 @@ def _in_fields(value: Any, checks: list[tuple[str, _Check]]) -> str | None:
 
 def _in_items(value: Any, check: _Check) -> str | None:
     items = value if isinstance(value, list | tuple) else ()
-    return next((wrong for one in items if (wrong := check(one)) is not None), None)
+    return next((wrong for item in items if (wrong := check(item)) is not None), None)
 
 
 def _in_entries(value: Any, check: _Check) -> str | None:
@@ -79,7 +79,9 @@ def _in_entries(value: Any, check: _Check) -> str | None:
 def _leaf(node: Node) -> _Check | None:
     if is_uuid_text(node):
         return lambda value: (
-            f"{value[:40]!r} is no UUID" if isinstance(value, str) and not is_uuid(value) else None
+            f"{value[:40]!r} is not a UUID"
+            if isinstance(value, str) and not is_uuid(value)
+            else None
         )
     decimal = decimal_of(node)
     if decimal is not None:

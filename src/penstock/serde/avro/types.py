@@ -113,7 +113,7 @@ class _Typing:
             return pa.null()
         if len(values) == 1:
             return self.type(values[0])
-        return pa.struct([pa.field(one.full_name, self.type(one)) for one in values])
+        return pa.struct([pa.field(branch.full_name, self.type(branch)) for branch in values])
 
 
 def _scalar(node: Node) -> pa.DataType:

@@ -43,7 +43,7 @@ def values_of(batch: pa.RecordBatch, known: JsonColumns) -> list[Any]:
 
     Text columns are the JSON they hold. A null is left out unless the property must be there.
     """
-    types = {one.name: one.type for one in known.columns}
+    types = {column.name: column.type for column in known.columns}
     names = batch.schema.names
     if not types.keys() >= set(names):
         raise NotPlain
@@ -55,11 +55,12 @@ def values_of(batch: pa.RecordBatch, known: JsonColumns) -> list[Any]:
             for name in names
         ]
         kept = [
-            one._replace(absent=_NOWHERE) if one.name in known.required else one for one in members
+            member._replace(absent=_NOWHERE) if member.name in known.required else member
+            for member in members
         ]
         if known.is_object:
             return _objects(kept, batch.num_rows)
-        return next((one.cells for one in members if one.name == VALUE), [])
+        return next((member.cells for member in members if member.name == VALUE), [])
     except (*UNENCODABLE, KeyError, pa.ArrowException):
         raise NotPlain from None
 
@@ -120,14 +121,14 @@ def _structs(column: Column) -> list[Any]:
 
 
 def _objects(members: Sequence[_Member], count: int) -> list[Any]:
-    names = [one.name for one in members]
+    names = [member.name for member in members]
     if len(set(names)) < len(names):
         raise NotPlain
     objects = list(map(dict.copy, repeat(dict.fromkeys(names), count)))
-    for one in members:
-        _exhaust(map(setitem, objects, repeat(one.name), one.cells))
-        owners = map(objects.__getitem__, one.absent.tolist())
-        _exhaust(map(delitem, owners, repeat(one.name)))
+    for member in members:
+        _exhaust(map(setitem, objects, repeat(member.name), member.cells))
+        owners = map(objects.__getitem__, member.absent.tolist())
+        _exhaust(map(delitem, owners, repeat(member.name)))
     return objects
 
 
@@ -161,5 +162,5 @@ def _nulled(cells: list[Any], column: Column) -> list[Any]:
     if not column.null_count:
         return cells
     is_valid = column.is_valid().to_numpy(zero_copy_only=False)
-    places = np.where(is_valid, np.arange(len(cells)), len(cells))
-    return list(map([*cells, None].__getitem__, places.tolist()))
+    indexes = np.where(is_valid, np.arange(len(cells)), len(cells))
+    return list(map([*cells, None].__getitem__, indexes.tolist()))

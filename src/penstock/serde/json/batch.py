@@ -15,10 +15,11 @@ import pyarrow as pa
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.json.validator import validation_error
+from penstock.serde.column_codec import requested_columns
 from penstock.serde.errors import Reason
 from penstock.serde.json.event import DECODER, UNREADABLE
 from penstock.serde.json.types import arrow_type
-from penstock.serde.json.value_types import VALUE, JsonColumn, JsonColumns, columns_of
+from penstock.serde.json.value_types import VALUE, JsonColumns, columns_of
 
 _UNFIT: Final = (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError, ValueError)
 
@@ -37,8 +38,10 @@ class JsonBatchDecoder:
         self._schema = schema
         self._validates = validate
         self._is_object = known.is_object
-        self._columns = _wanted(known.columns, columns)
-        typed = [(one.name, one.type) for one in self._columns if one.type is not None]
+        by_name = {column.name: column for column in known.columns}
+        names = requested_columns(list(by_name), columns, "the schema")
+        self._columns = [by_name[name] for name in names]
+        typed = [(column.name, column.type) for column in self._columns if column.type is not None]
         self._struct = pa.struct([pa.field(name, arrow_type(kind)) for name, kind in typed])
         self._read: Callable[[Any], Any] = DECODER.decode
 
@@ -91,7 +94,9 @@ class JsonBatchDecoder:
             arrays = {VALUE: pa.array(values, self._struct.field(0).type)}
         elif self._struct.num_fields:
             struct: Any = pa.array(values, self._struct)
-            arrays = dict(zip([one.name for one in self._struct], struct.flatten(), strict=True))
+            arrays = dict(
+                zip([field.name for field in self._struct], struct.flatten(), strict=True)
+            )
         for column in self._columns:
             if column.type is None:
                 texts = [self._text(value, column.name) for value in values]
@@ -121,18 +126,6 @@ class JsonBatchDecoder:
         assert len(errors) > before, "what all rows together cannot, one of them cannot"
 
 
-def _wanted(known: tuple[JsonColumn, ...], columns: Sequence[str] | None) -> tuple[JsonColumn, ...]:
-    if columns is None:
-        return known
-    by_name = {one.name: one for one in known}
-    unknown = [name for name in columns if name not in by_name]
-    if unknown:
-        raise ValueError(f"the schema has no column {unknown[0]!r}")
-    if len(set(columns)) < len(columns):
-        raise ValueError("a column is asked for twice")
-    return tuple(by_name[name] for name in columns)
-
-
 _dumps: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -141,7 +134,7 @@ def rows_of(batch: pa.RecordBatch, known: JsonColumns) -> list[Any]:
 
     Text columns are the JSON they hold. A null is left out unless the property must be there.
     """
-    by_name = {one.name: one for one in known.columns}
+    by_name = {column.name: column for column in known.columns}
     columns = {}
     for name in batch.schema.names:
         if name not in by_name:
@@ -165,7 +158,7 @@ def rows_of(batch: pa.RecordBatch, known: JsonColumns) -> list[Any]:
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(one) for one in value]
+        return [_without_nulls(item) for item in value]
     return value

@@ -18,6 +18,7 @@ from penstock.serde.column_codec import (
     Rows,
     RowsEncoder,
     group_errors,
+    header_errors,
     join_payloads,
 )
 from penstock.serde.contract import Contract
@@ -69,9 +70,8 @@ class JsonGroupDecoder:
         if not isinstance(writer, JsonSchema):
             detail = f"written as {writer.type}, to be read as JSON"
             errors += group_errors(group, Reason.UNRESOLVABLE, detail)
-        elif group.header:
-            detail = "the header goes on after the GUID"
-            errors += group_errors(group, Reason.TRAILING_BYTES, detail)
+        elif malformed := header_errors(group):
+            errors += malformed
         else:
             batch, by_row = self._decoder.decode(source, group.starts, group.ends)
             schema = str(group.schema)

@@ -59,17 +59,19 @@ class NumberCheck:
             kind = known.columns[0].type
             assert known.columns[0].name == VALUE
             return None if kind is None else _check_of(kind)
-        return _members([(one.name, one.type) for one in known.columns if one.type is not None])
+        return _members(
+            [(column.name, column.type) for column in known.columns if column.type is not None]
+        )
 
 
 def _may_be_invalid(text: bytes) -> bool:
     """Whether there may be such a number in a text, or in many; most have none."""
     looks = b",%b," % text.translate(_LOOKS, b"+-")
-    place = looks.find(_EXPONENT)
-    while place >= 0:
-        if looks[place + len(_EXPONENT) : place + _EXPONENT_END].lstrip(b"0")[:1] == b",":
+    position = looks.find(_EXPONENT)
+    while position >= 0:
+        if looks[position + len(_EXPONENT) : position + _EXPONENT_END].lstrip(b"0")[:1] == b",":
             return True
-        place = looks.find(_EXPONENT, place + 1)
+        position = looks.find(_EXPONENT, position + 1)
     return _LONG in looks
 
 
@@ -99,9 +101,9 @@ def _members(fields: Iterable[tuple[str, ValueType]]) -> _Check | None:
         return None
 
     def check(value: Any) -> str | None:
-        for name, one in checks:
+        for name, check in checks:
             member = value.get(name)
-            if member is not None and (wrong := one(member)) is not None:
+            if member is not None and (wrong := check(member)) is not None:
                 return wrong
         return None
 

@@ -25,4 +25,6 @@ def arrow_type(value: ValueType) -> pa.DataType:
         case MapOf(entry):
             return pa.map_(pa.string(), arrow_type(entry))
         case ObjectOf(properties):
-            return pa.struct([pa.field(name, arrow_type(one)) for name, one in properties])
+            return pa.struct(
+                [pa.field(name, arrow_type(value_type)) for name, value_type in properties]
+            )

@@ -95,17 +95,17 @@ def columns_of(schema: JsonSchema) -> JsonColumns:
 
 
 def _names(value: Any) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _properties(parts: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """What all parts say about each property."""
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for part in parts:
         properties = part.get("properties")
         for name, given in properties.items() if isinstance(properties, dict) else ():
-            found.setdefault(name, []).append(given)
-    return found
+            by_name.setdefault(name, []).append(given)
+    return by_name
 
 
 class _Typing:
@@ -131,22 +131,22 @@ class _Typing:
 
     def parts(self, *schemas: Any) -> list[dict[str, Any]]:
         """The schemas, what their `allOf` adds, and the only branch that a choice has but null."""
-        found: list[dict[str, Any]] = []
+        parts: list[dict[str, Any]] = []
         waiting = list(reversed(schemas))
-        while waiting and len(found) < PARTS_MAX:
+        while waiting and len(parts) < PARTS_MAX:
             schema = self.resolved(waiting.pop())
-            if schema is None or any(schema is one for one in found):
+            if schema is None or any(schema is earlier for earlier in parts):
                 continue
-            found.append(schema)
+            parts.append(schema)
             for keyword in ("allOf", "anyOf", "oneOf"):
                 branches = schema.get(keyword)
                 if not isinstance(branches, list):
                     continue
                 if keyword != "allOf":
-                    branches = [one for one in branches if one != {"type": "null"}]
+                    branches = [branch for branch in branches if branch != {"type": "null"}]
                 if keyword == "allOf" or len(branches) == 1:
                     waiting += reversed(branches)
-        return found
+        return parts
 
     def kinds(self, parts: list[dict[str, Any]], depth: int = 0) -> frozenset[str] | None:
         """The types that all parts allow, null aside; a number may be an integer. None: any."""
@@ -161,7 +161,7 @@ class _Typing:
         named = part.get("type")
         if named is not None:
             names = named if isinstance(named, list) else [named]
-            yield frozenset(one for name in names for one in _IMPLIED.get(name, (name,)))
+            yield frozenset(implied for name in names for implied in _IMPLIED.get(name, (name,)))
         if isinstance(part.get("enum"), list):
             yield frozenset(map(_kind_of, part["enum"]))
         if "const" in part:
@@ -169,7 +169,7 @@ class _Typing:
         for keyword in ("anyOf", "oneOf"):
             branches = part.get(keyword)
             if isinstance(branches, list) and depth < DEPTH_MAX:
-                each = [self.kinds(self.parts(one), depth + 1) for one in branches]
+                each = [self.kinds(self.parts(branch), depth + 1) for branch in branches]
                 if None not in each:
                     yield frozenset(kind for kinds in each if kinds for kind in kinds)
 
@@ -208,9 +208,11 @@ class _Typing:
         properties = _properties(parts)
         if properties:
             types = {name: self.type(*given) for name, given in properties.items()}
-            if any(one is None for one in types.values()):
+            if any(value_type is None for value_type in types.values()):
                 return None
-            return ObjectOf(tuple((name, one) for name, one in types.items() if one))
+            return ObjectOf(
+                tuple((name, value_type) for name, value_type in types.items() if value_type)
+            )
         if any("patternProperties" in part for part in parts):
             return None
         given = [part["additionalProperties"] for part in parts if "additionalProperties" in part]

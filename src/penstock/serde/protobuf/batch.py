@@ -25,7 +25,7 @@ from penstock.protocol.varint import Buffer
 from penstock.serde.avro.compile_write import with_nulls
 from penstock.serde.avro.types import NotExpressibleError
 from penstock.serde.column_codec import join_payloads
-from penstock.serde.protobuf.compile_read import compile_decoder, wanted_names
+from penstock.serde.protobuf.compile_read import compile_decoder, requested_names
 from penstock.serde.protobuf.compile_write import compile_encoder
 from penstock.serde.protobuf.rows import ProtobufRowDecoder, ProtobufRowEncoder
 from penstock.serde.protobuf.types import TimeUnit, arrow_type
@@ -54,7 +54,7 @@ class ProtobufBatchDecoder:
     ) -> None:
         message = message_type.DESCRIPTOR
         self._limits = limits
-        self._names = wanted_names(message, columns)
+        self._names = requested_names(message, columns)
         self._trees = tuple(name for name in self._names if not _is_expressible(message, name))
         self._rows = ProtobufRowDecoder(message_type, self._trees) if self._trees else None
         plain = [name for name in self._names if name not in self._trees]

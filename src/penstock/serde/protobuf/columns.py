@@ -35,7 +35,7 @@ from penstock.serde.column_codec import (
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError, Reason
 from penstock.serde.event_codec import Indexes, InvalidValueError
-from penstock.serde.frame import BadFrameError, read_indexes
+from penstock.serde.frame import BadFrameError, read_indexes, require_header_end
 from penstock.serde.protobuf.batch import ProtobufBatchDecoder, ProtobufBatchEncoder
 from penstock.serde.protobuf.compile_dicts import compile_dicts
 from penstock.serde.protobuf.event import (
@@ -142,10 +142,10 @@ def _paths(
         except BadFrameError as error:
             errors += group_errors(group, error.kind, str(error))
         return
-    for places in _alike(source, group.starts, group.ends):
-        start, end = int(group.starts[places[0]]), int(group.ends[places[0]])
+    for rows in _alike(source, group.starts, group.ends):
+        start, end = int(group.starts[rows[0]]), int(group.ends[rows[0]])
         some = group._replace(
-            rows=group.rows[places], starts=group.starts[places], ends=group.ends[places]
+            rows=group.rows[rows], starts=group.starts[rows], ends=group.ends[rows]
         )
         try:
             path = _path(writer, source[start:end].tobytes(), forms)
@@ -162,10 +162,8 @@ def _path(
     for plain in forms:
         try:
             indexes, end = read_indexes(source, plain=plain)
-            if is_whole and end != len(source):
-                raise BadFrameError(
-                    Reason.TRAILING_BYTES, "the header goes on after the indexes", end
-                )
+            if is_whole:
+                require_header_end(source, end, "indexes")
             return _Path(writer.message_at(indexes), end)
         except BadFrameError as error:
             failure = failure or error
@@ -223,28 +221,28 @@ def _alike(source: Bytes, starts: Int64s, ends: Int64s) -> Iterator[Int64s]:
         yield np.arange(len(starts))
         return
     for head in np.unique(heads).tolist():
-        places = np.flatnonzero(heads == head)
+        rows = np.flatnonzero(heads == head)
         # Zigzag or not, what follows is at most as many bytes as the first says, if all are short.
         width = head + 1
         if head <= _FIRST_BYTE:
-            yield places
+            yield rows
             continue
-        is_short = (sizes[places] >= width) & (width <= _PATH_BYTES_MAX)
-        short = places[is_short]
+        is_short = (sizes[rows] >= width) & (width <= _PATH_BYTES_MAX)
+        short = rows[is_short]
         if len(short):
             content = source[starts[short][:, None] + np.arange(width)]
             is_plain = (content < 0x80).all(axis=1)
             yield from _by_content(short[is_plain], content[is_plain])
-            places = np.concatenate((places[~is_short], short[~is_plain]))
-        for place in places.tolist():
-            yield np.array([place])
+            rows = np.concatenate((rows[~is_short], short[~is_plain]))
+        for row in rows.tolist():
+            yield np.array([row])
 
 
-def _by_content(places: Int64s, content: Bytes) -> Iterator[Int64s]:
+def _by_content(rows: Int64s, content: Bytes) -> Iterator[Int64s]:
     _, codes = np.unique(content, axis=0, return_inverse=True)
     codes = codes.reshape(-1)
     for code in range(codes.max() + 1 if len(codes) else 0):
-        yield places[codes == code]
+        yield rows[codes == code]
 
 
 def _explain(code: int) -> tuple[Reason, str]:

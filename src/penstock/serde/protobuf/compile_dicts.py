@@ -102,59 +102,59 @@ class _Compiler:
     def _put_message(self, message: Descriptor, begin: int, depth: int) -> None:
         depth = self._asm.deeper(depth)
         oneofs = _oneofs(message)
-        for one in sorted(message.fields, key=lambda each: int(each.number)):
-            self._put_field(one, oneofs, depth)
+        for field in sorted(message.fields, key=lambda each: int(each.number)):
+            self._put_field(field, oneofs, depth)
         _, _, tag, _, _, _, last_tag = self._asm.instruction(begin)
         end = self._emit(ops.MESSAGE_END, tag=tag, c=last_tag)
         self._asm.patch(begin, ops.A, end + 1)
 
-    def _put_field(self, one: Descriptor, oneofs: list[str], depth: int) -> None:
-        name = self._asm.add_object(sys.intern(one.name))  # the one that dicts written out have
-        mode = ops.REQUIRED if one.is_required else ops.ALWAYS
-        oneof = one.containing_oneof
+    def _put_field(self, field: Descriptor, oneofs: list[str], depth: int) -> None:
+        name = self._asm.add_object(sys.intern(field.name))  # the one that dicts written out have
+        mode = ops.REQUIRED if field.is_required else ops.ALWAYS
+        oneof = field.containing_oneof
         bit = 1 << oneofs.index(oneof.name) if oneof and oneof.name in oneofs else 0
         index = self._emit(ops.FIELD, name, mode=mode, b=bit)
-        if is_map(one):
-            self._put_map(one, self._asm.deeper(depth))
-        elif one.is_repeated:
-            self._put_list(one, self._asm.deeper(depth))
+        if is_map(field):
+            self._put_map(field, self._asm.deeper(depth))
+        elif field.is_repeated:
+            self._put_list(field, self._asm.deeper(depth))
         else:
-            mode = ops.ALWAYS if one.has_presence else ops.IMPLICIT
-            self._put_value(one, _single(one), depth, mode)
+            mode = ops.ALWAYS if field.has_presence else ops.IMPLICIT
+            self._put_value(field, _single(field), depth, mode)
         self._asm.patch(index, ops.A, self._asm.here)
 
-    def _put_list(self, one: Descriptor, depth: int) -> None:
-        tag = one.number << 3 | wire.SIZED if one.is_packed else NO_TAG
+    def _put_list(self, field: Descriptor, depth: int) -> None:
+        tag = field.number << 3 | wire.SIZED if field.is_packed else NO_TAG
         index = self._emit(ops.LIST_BEGIN, tag=tag)
-        self._put_value(one, _item(one), depth, is_tagged=not one.is_packed)
+        self._put_value(field, _item(field), depth, is_tagged=not field.is_packed)
         self._asm.patch(index, ops.A, self._emit(ops.LIST_NEXT, tag=tag, a=index + 1))
 
-    def _put_map(self, one: Descriptor, depth: int) -> None:
+    def _put_map(self, field: Descriptor, depth: int) -> None:
         """An entry has both its key and its value, whatever they are."""
-        key, value = entry_fields(one)
-        tag = one.number << 3 | wire.SIZED
+        key, value = entry_fields(field)
+        tag = field.number << 3 | wire.SIZED
         index = self._emit(ops.MAP_BEGIN, tag=tag)
         self._put_scalar(key, ops.ALWAYS, is_tagged=True)
         self._emit(ops.MAP_VALUE)
-        self._put_value(value, _entry(one, key), depth)
+        self._put_value(value, _entry(field, key), depth)
         self._asm.patch(index, ops.A, self._emit(ops.MAP_NEXT, tag=tag, a=index + 1))
 
     def _put_value(
         self,
-        one: Descriptor,
+        field: Descriptor,
         converter: Callable[[Any], bytes],
         depth: int,
         mode: int = ops.ALWAYS,
         *,
         is_tagged: bool = True,
     ) -> None:
-        message = one.message_type
+        message = field.message_type
         if message is None:
-            self._put_scalar(one, mode, is_tagged=is_tagged)
+            self._put_scalar(field, mode, is_tagged=is_tagged)
             return
-        is_group = one.type == FieldDescriptor.TYPE_GROUP
-        tag = one.number << 3 | (wire.GROUP_START if is_group else wire.SIZED)
-        last_tag = one.number << 3 | wire.GROUP_END if is_group else 0
+        is_group = field.type == FieldDescriptor.TYPE_GROUP
+        tag = field.number << 3 | (wire.GROUP_START if is_group else wire.SIZED)
+        last_tag = field.number << 3 | wire.GROUP_END if is_group else 0
         made = self._asm.add_object(converter)
         if self._is_walked(message, depth):
             begin = self._emit(ops.MESSAGE_BEGIN, made, tag, c=last_tag)
@@ -171,70 +171,70 @@ class _Compiler:
         has_room = self._asm.here < INSTRUCTIONS_MAX and depth < wire.DEPTH_MAX
         return self._known[name] and has_room
 
-    def _put_scalar(self, one: Descriptor, mode: int, *, is_tagged: bool) -> None:
-        if one.enum_type is not None:
-            tag = one.number << 3 | wire.VARINT if is_tagged else NO_TAG
+    def _put_scalar(self, field: Descriptor, mode: int, *, is_tagged: bool) -> None:
+        if field.enum_type is not None:
+            tag = field.number << 3 | wire.VARINT if is_tagged else NO_TAG
             numbers: dict[str | int, int] = {
-                each.name: each.number for each in one.enum_type.values
+                each.name: each.number for each in field.enum_type.values
             }
-            numbers |= {each.number: each.number for each in one.enum_type.values}
-            is_closed = int(one.enum_type.is_closed)
+            numbers |= {each.number: each.number for each in field.enum_type.values}
+            is_closed = int(field.enum_type.is_closed)
             self._emit(ops.ENUM, self._asm.add_object(numbers), tag, mode, c=is_closed)
             return
-        op, kind, least, most, width = _NUMBERS[one.type]
-        tag = one.number << 3 | kind if is_tagged else NO_TAG
+        op, kind, least, most, width = _NUMBERS[field.type]
+        tag = field.number << 3 | kind if is_tagged else NO_TAG
         self._emit(op, NO_OBJECT, tag, mode, a=least, b=most, c=width)
 
 
 def _oneofs(message: Descriptor) -> list[str]:
     """Those of which two members could be given."""
-    return [one.name for one in message.oneofs if len(one.fields) > 1]
+    return [oneof.name for oneof in message.oneofs if len(oneof.fields) > 1]
 
 
 def _contains_itself(message: Descriptor) -> bool:
     seen: set[str] = set()
     waiting = [message]
     while waiting:
-        for one in waiting.pop().fields:
-            inner = one.message_type
+        for field in waiting.pop().fields:
+            inner = field.message_type
             if inner is not None and inner.full_name not in seen:
                 seen.add(inner.full_name)
                 waiting.append(inner)
     return message.full_name in seen
 
 
-def _single(one: Descriptor) -> Callable[[Any], bytes]:
+def _single(field: Descriptor) -> Callable[[Any], bytes]:
     """What upb makes of a value that is given for a field."""
 
     def written(value: Any) -> bytes:
-        holder = _holder(one)(**{one.name: value})
-        if not holder.HasField(one.name):
+        holder = _holder(field)(**{field.name: value})
+        if not holder.HasField(field.name):
             raise ValueError("nothing was set")
-        return payload_of(getattr(holder, one.name))
+        return payload_of(getattr(holder, field.name))
 
     return written
 
 
-def _item(one: Descriptor) -> Callable[[Any], bytes]:
+def _item(field: Descriptor) -> Callable[[Any], bytes]:
     """The same for an item of a list."""
 
     def written(value: Any) -> bytes:
-        (item,) = getattr(_holder(one)(**{one.name: [value]}), one.name)
+        (item,) = getattr(_holder(field)(**{field.name: [value]}), field.name)
         return payload_of(item)
 
     return written
 
 
-def _entry(one: Descriptor, key: Descriptor) -> Callable[[Any], bytes]:
+def _entry(field: Descriptor, key: Descriptor) -> Callable[[Any], bytes]:
     """The same for a value of a map, under any key."""
     under = key.default_value
 
     def written(value: Any) -> bytes:
-        holder = _holder(one)(**{one.name: {under: value}})
-        return payload_of(getattr(holder, one.name)[under])
+        holder = _holder(field)(**{field.name: {under: value}})
+        return payload_of(getattr(holder, field.name)[under])
 
     return written
 
 
-def _holder(one: Descriptor) -> Any:
-    return message_factory.GetMessageClass(one.containing_type)
+def _holder(field: Descriptor) -> Any:
+    return message_factory.GetMessageClass(field.containing_type)

@@ -21,6 +21,7 @@ from penstock.columns.protobuf.read_program import (
     ProtobufReadProgram,
 )
 from penstock.columns.vm.slots import Shape, SlotKind
+from penstock.serde.column_codec import requested_columns
 from penstock.serde.protobuf.types import (
     DURATION,
     PER_SECOND,
@@ -58,24 +59,17 @@ _SIXTY_FOUR: Final = (
 _WIDTHS: Final = {pa.bool_(): 1, pa.int32(): 4, pa.uint32(): 4, pa.float32(): 4}
 
 
-def wanted_names(message: Descriptor, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns to fill, in the order asked for; ValueError for one that there is not."""
+def requested_names(message: Descriptor, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns to fill, in the requested order; ValueError if a column is unknown."""
     names = [field.name for field in message.fields]
-    if columns is None:
-        return tuple(names)
-    unknown = [name for name in columns if name not in names]
-    if unknown:
-        raise ValueError(f"{message.full_name} has no column {unknown[0]!r}")
-    if len(set(columns)) < len(columns):
-        raise ValueError("a column is asked for twice")
-    return tuple(columns)
+    return requested_columns(names, columns, message.full_name)
 
 
 def compile_decoder(
     message: Descriptor, columns: Sequence[str] | None = None, unit: TimeUnit = "us"
 ) -> ProtobufReadProgram:
     """The program that decodes these columns of a message; NotExpressibleError for a tree."""
-    names = wanted_names(message, columns)
+    names = requested_names(message, columns)
     for name in names:
         arrow_type(message.fields_by_name[name])
     compiler = _Compiler(unit)
@@ -121,7 +115,7 @@ class _Compiler:
         self._unit: TimeUnit = unit
 
     def fields(
-        self, message: Descriptor, node: int, scope: int, wanted: frozenset[str] | None = None
+        self, message: Descriptor, node: int, scope: int, requested: frozenset[str] | None = None
     ) -> _Fields:
         """Rows for the fields of a message, and for what clears them."""
         shapes: dict[str, Shape] = {}
@@ -129,12 +123,12 @@ class _Compiler:
         oneofs: dict[str, list[tuple[int, list[int]]]] = {}
         for field in message.fields:
             oneof = field.containing_oneof
-            if wanted is None or field.name in wanted:
+            if requested is None or field.name in requested:
                 put = self._field(field, node, scope)
                 shapes[field.name] = put.shape
                 slots += put.slots
                 row, filled = put.row, put.slots
-            elif oneof is not None and any(one.name in wanted for one in oneof.fields):
+            elif oneof is not None and any(member.name in requested for member in oneof.fields):
                 row, filled = self._unwanted(field, node), []
             else:
                 continue
@@ -145,7 +139,7 @@ class _Compiler:
         return _Fields(shapes, slots)
 
     def _unwanted(self, field: Descriptor, node: int) -> int:
-        """A member of a oneof that is set in vain, but clears the others."""
+        """A member of a oneof that fills no column but clears the other members."""
         wire, op = _wire_and_op(field)
         if op == ops.CLOSED_ENUM:
             start, end = self._numbers(field)
@@ -173,7 +167,8 @@ class _Compiler:
     def _entry(self, field: Descriptor, place: _Place) -> _Put:
         node = self.assembler.node(is_entry=True)
         key, value = (
-            self._value(one, _Place(node, place.scope, one.number)) for one in entry_fields(field)
+            self._value(entry, _Place(node, place.scope, entry.number))
+            for entry in entry_fields(field)
         )
         kind: Any = arrow_type(field, self._unit)
         entries = pa.struct([kind.key_field, kind.item_field])
@@ -248,10 +243,12 @@ class _Compiler:
             slots.append(self.assembler.slot(SlotKind.VALIDITY, place.scope, nullable=True))
         inner = self.fields(message, node, place.scope)
         fields = [
-            pa.field(one.name, inner.shapes[one.name].type, nullable=bool(one.has_presence))
-            for one in message.fields
+            pa.field(
+                member.name, inner.shapes[member.name].type, nullable=bool(member.has_presence)
+            )
+            for member in message.fields
         ]
-        children = tuple(inner.shapes[one.name] for one in message.fields)
+        children = tuple(inner.shapes[member.name] for member in message.fields)
         shape = Shape(pa.struct(fields), slots[0] if slots else NONE, children)
         return node, (shape, slots + inner.slots)
 

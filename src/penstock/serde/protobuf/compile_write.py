@@ -83,17 +83,17 @@ class _Compiler:
         The inputs are in the order in which the fields are given, which is that of Arrow's.
         """
         put: dict[str, Input] = {}
-        for one in sorted(fields, key=lambda each: -int(each.number)):
-            put[one.name] = self._field(one)
+        for field in sorted(fields, key=lambda each: -int(each.number)):
+            put[field.name] = self._field(field)
         oneofs: dict[str, list[int]] = {}
-        for one in fields:
-            if one.containing_oneof is not None:
-                oneofs.setdefault(one.containing_oneof.name, []).append(put[one.name].slot)
+        for field in fields:
+            if field.containing_oneof is not None:
+                oneofs.setdefault(field.containing_oneof.name, []).append(put[field.name].slot)
         for slots in oneofs.values():
             if len(slots) > 1:
                 self._put(ops.ONEOF, a=len(self._members), b=len(slots))
                 self._members += slots
-        return tuple(put[one.name] for one in fields)
+        return tuple(put[field.name] for field in fields)
 
     def _put(
         self,
@@ -108,48 +108,48 @@ class _Compiler:
     ) -> int:
         return self._asm.put(op, source, tag, mode, a, b, c)
 
-    def _field(self, one: Descriptor) -> Input:
-        if not one.is_repeated:
-            if one.is_required:
-                return self._value(one, ops.REQUIRED)
-            return self._value(one, ops.OPTIONAL if one.has_presence else ops.IMPLICIT)
+    def _field(self, field: Descriptor) -> Input:
+        if not field.is_repeated:
+            if field.is_required:
+                return self._value(field, ops.REQUIRED)
+            return self._value(field, ops.OPTIONAL if field.has_presence else ops.IMPLICIT)
         source = self._asm.add_input()
         end = self._put(ops.LIST_END, source)
         children: tuple[Input, ...]
-        if is_map(one):
-            children = self._entry(one)
+        if is_map(field):
+            children = self._entry(field)
         else:
-            children = (self._value(one, ops.REQUIRED, tagged=not one.is_packed),)
-        tag = one.number << 3 | wire.SIZED if one.is_packed else ops.NO_TAG
+            children = (self._value(field, ops.REQUIRED, tagged=not field.is_packed),)
+        tag = field.number << 3 | wire.SIZED if field.is_packed else ops.NO_TAG
         following = self._put(ops.LIST_NEXT, source, tag, a=end + 1) + 1
         self._asm.patch(end, ops.A, following)
         return Input(source, children)
 
-    def _entry(self, one: Descriptor) -> tuple[Input, Input]:
+    def _entry(self, field: Descriptor) -> tuple[Input, Input]:
         """An entry has both its key and its value, whatever they are."""
-        key, value = entry_fields(one)
+        key, value = entry_fields(field)
         self._put(ops.MESSAGE_END)
         of_value = self._value(value, ops.REQUIRED)
         of_key = self._value(key, ops.REQUIRED)
-        self._put(ops.MESSAGE_BEGIN, tag=one.number << 3 | wire.SIZED)
+        self._put(ops.MESSAGE_BEGIN, tag=field.number << 3 | wire.SIZED)
         return of_key, of_value
 
-    def _value(self, one: Descriptor, mode: int, *, tagged: bool = True) -> Input:
-        message = one.message_type
+    def _value(self, field: Descriptor, mode: int, *, tagged: bool = True) -> Input:
+        message = field.message_type
         if message is None:
-            return self._scalar(one, mode, one.number if tagged else 0, self._asm.add_input())
+            return self._scalar(field, mode, field.number if tagged else 0, self._asm.add_input())
         if message.full_name in (TIMESTAMP, DURATION):
             op = ops.TIMESTAMP if message.full_name == TIMESTAMP else ops.DURATION
             source = self._asm.add_input()
-            tag = one.number << 3 | wire.SIZED
+            tag = field.number << 3 | wire.SIZED
             self._put(op, source, tag, mode, a=PER_SECOND[self._unit])
             return Input(source)
-        return self._message(one, mode)
+        return self._message(field, mode)
 
-    def _message(self, one: Descriptor, mode: int) -> Input:
-        message = one.message_type
-        is_group = one.type == FieldDescriptor.TYPE_GROUP
-        last_tag = one.number << 3 | wire.GROUP_END if is_group else 0
+    def _message(self, field: Descriptor, mode: int) -> Input:
+        message = field.message_type
+        is_group = field.type == FieldDescriptor.TYPE_GROUP
+        last_tag = field.number << 3 | wire.GROUP_END if is_group else 0
         source = self._asm.add_input()
         end = self._put(ops.MESSAGE_END, source, mode=mode, b=last_tag)
         children: tuple[Input, ...] = ()
@@ -159,18 +159,18 @@ class _Compiler:
         else:
             children = self.fields(message.fields)
         kind = wire.GROUP_START if is_group else wire.SIZED
-        begin = self._put(ops.MESSAGE_BEGIN, tag=one.number << 3 | kind, b=int(is_group))
+        begin = self._put(ops.MESSAGE_BEGIN, tag=field.number << 3 | kind, b=int(is_group))
         self._asm.patch(end, ops.A, begin + 1)
         return Input(source, children)
 
-    def _scalar(self, one: Descriptor, mode: int, number: int, source: int) -> Input:
-        op, kind = _OPS[one.type]
+    def _scalar(self, field: Descriptor, mode: int, number: int, source: int) -> Input:
+        op, kind = _OPS[field.type]
         tag = number << 3 | kind if number else ops.NO_TAG
         if op == ops.ENUM:
-            values = list(one.enum_type.values)
+            values = list(field.enum_type.values)
             numbers = [value.number for value in values]
             first = self._asm.add_symbols([value.name for value in values], numbers)
-            is_closed = int(one.enum_type.is_closed)
+            is_closed = int(field.enum_type.is_closed)
             self._put(op, source, tag, mode, a=first, b=len(values), c=is_closed)
         else:
             self._put(op, source, tag, mode, a=_WIDTHS.get(kind, 0))

@@ -119,8 +119,8 @@ class _Typing:
             raise NotExpressibleError(f"the message {message.full_name} contains itself")
         self._open.add(message.full_name)
         fields: list[ArrowField] = [
-            pa.field(one.name, self.field_type(one), nullable=bool(one.has_presence))
-            for one in message.fields
+            pa.field(field.name, self.field_type(field), nullable=bool(field.has_presence))
+            for field in message.fields
         ]
         self._open.remove(message.full_name)
         return pa.struct(fields)
