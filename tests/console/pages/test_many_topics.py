@@ -12,7 +12,7 @@ from tests.support.page_measures import NODES_MAX, node_count, row_at, type_unti
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 TOPICS = 10_000
-BATCH = 500
+BATCH = 100
 
 
 @pytest.fixture(scope="module")
