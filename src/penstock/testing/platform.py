@@ -5,6 +5,7 @@ Faults affect all users of the platform; `heal` ends them.
 """
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
@@ -20,6 +21,7 @@ from penstock.testing.embedded import EmbeddedBroker
 
 APACHE: Final = "apache"
 CREATE_S: Final = 30.0
+_LOOK_S: Final = 0.05
 STEM_CHARACTERS_MAX: Final = 100  # a topic's name has at most 249, and a prefix is added
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -124,6 +126,11 @@ class Platform:
         name = self.name(stem)
         topic = NewTopic(name, partitions, 1, config=dict(settings or {}))
         self._admin.create_topics([topic], operation_timeout=CREATE_S)[name].result(CREATE_S)
+        if self._kafka is not None:  # its brokers learn of a topic some time after the controller
+            deadline_s = time.monotonic() + CREATE_S
+            while name not in self._admin.list_topics(timeout=CREATE_S).topics:
+                assert time.monotonic() < deadline_s, f"no broker knows topic {name}"
+                time.sleep(_LOOK_S)
         return name
 
     @property
