@@ -12,11 +12,11 @@ import pytest
 
 from penstock.client.consumer import Consumer
 from penstock.client.registry import Registry
-from penstock.lab import order_writer
 from penstock.lab.lab_platform import LabError
 from penstock.lab.order_fleet import write_orders
 from penstock.lab.order_writer import OrderPlan, OrderWriter
 from penstock.link.blocking import BlockingCluster
+from penstock.link.send_batches import send_batches
 from penstock.model import TopicPartition
 from penstock.protocol.compression import Codec
 from penstock.schemas.model import SchemaType
@@ -109,9 +109,8 @@ def ids_by_partition(bootstrap: str, registry: Registry, plan: OrderPlan) -> dic
         while sum(map(len, ids.values())) < plan.count:
             batch = consumer.take_arrow(["order_id"], wait_s=20)
             assert batch is not None
-            rows = zip(batch.partitions.to_pylist(), batch.values["order_id"], strict=True)
-            for partition, order_id in rows:
-                ids.setdefault(partition, []).append(order_id.as_py())
+            for partition, order_id in zip(batch.partitions, batch.values["order_id"], strict=True):
+                ids.setdefault(int(partition.as_py()), []).append(str(order_id.as_py()))
     return ids
 
 
@@ -119,18 +118,17 @@ def test_a_plan_continues_in_the_middle_of_a_round(
     bootstrap: str, registry: Registry, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = OrderPlan(make_topic(partitions=2), count=9_000, pool=6_000, is_resumed=True)
-    send = order_writer.send_batches
 
     def send_the_first(batches: Mapping[TopicPartition, Sequence[Any]]) -> Any:
         partition, queue = next(iter(batches.items()))
         assert len(queue) > 1, "the round is interrupted between two batches of a partition"
-        return send({partition: queue[:1]})
+        return send_batches({partition: queue[:1]})
 
     def stop(_count: int) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, BlockingCluster(bootstrap) as cluster:
-        patched.setattr(order_writer, "send_batches", send_the_first)
+        patched.setattr("penstock.lab.order_writer.send_batches", send_the_first)
         with pytest.raises(KeyboardInterrupt):
             OrderWriter(plan, cluster, registry).write(stop)
     whole = replace(plan, topic=make_topic(partitions=2))

@@ -35,7 +35,8 @@ def test_duplicates_do_not_hide_a_gap() -> None:
 def test_spans_in_any_order_count_like_single_offsets() -> None:
     rng = random.Random(4)
     for _ in range(200):
-        coverage, read = ReadCoverage(), []
+        coverage = ReadCoverage()
+        read: list[int] = []
         for _ in range(rng.randrange(1, 12)):
             start = rng.randrange(40)
             end = start + rng.randrange(1, 10)
