@@ -130,6 +130,7 @@ def _counts(raw: bytes) -> list[tuple[bytes, int]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # kills and starts on a busy machine
 def test_whatever_changed_when_the_broker_was_killed_is_as_it_was_promised() -> None:
     chance = random.Random(SEED)
     topics, updates = Topics(chance), Updates()
