@@ -1,8 +1,13 @@
-"""Why a target is missed, as far as it is known: one paragraph below the table of a benchmark."""
+"""What a reader must know about a result, such as why a target is missed: below its table."""
 
 from typing import Final
 
+_OLD_FLOORS: Final = (
+    "The floors of this run are older than `bench/kafka_floor.py`: they were measured with an HTTP"
+    " client, and do not compare with the other columns."
+)
 REMARKS: Final = {
+    "broker_latency": _OLD_FLOORS,
     "cluster": (
         "The target of 16 kB batches comes from a run in which Apache Kafka reached 15 to 17 MB/s;"
         " after a longer warm-up it reaches more than 40. The longest turn is the lateness of a"
@@ -12,7 +17,8 @@ REMARKS: Final = {
     ),
     "cluster_latency": (
         "These rounds had a shorter warm-up than the script has now: Apache Kafka's p99 was 371 and"
-        " 130 ms in the first two, then 12 to 25 ms, and its p50 1.7 and 0.9, then 0.7 ms."
+        " 130 ms in the first two, then 12 to 25 ms, and its p50 1.7 and 0.9, then 0.7 ms. "
+        + _OLD_FLOORS
     ),
     "cluster_failover": (
         "After a kill, the other brokers name a new leader within 0.1 to 0.2 s (four kills). The"
