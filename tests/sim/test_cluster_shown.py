@@ -113,3 +113,16 @@ def test_the_lag_of_followers_is_measured(start: Start) -> None:
     broker_of(scenario, down).start()
     finish(scenario)
     assert lag() == 0
+
+
+def test_no_fault_begins_after_the_faults_have_ended(start: Start) -> None:
+    scenario = start()
+    hosts = [broker.host for broker in scenario.cluster.brokers]
+    for _ in range(5):
+        scenario.faults.swizzle()  # begins up to a second later
+    scenario.faults.heal(keep_down=None)
+    for _ in range(10):
+        scenario.run_for(0.2)
+        network = scenario.cluster.network
+        assert not any(network.is_cut(a, b) for a in hosts for b in hosts)
+    finish(scenario)

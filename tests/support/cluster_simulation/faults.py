@@ -76,6 +76,7 @@ class Faults:
         self.client_hosts = client_hosts
         self.world = cluster.world
         self.rng = cluster.world.rng
+        self._is_healed = False
         self._lost_power: SimulatedBroker | None = None  # and may lack what others have
 
     def step(self) -> None:
@@ -86,6 +87,7 @@ class Faults:
     def heal(self, *, keep_down: SimulatedBroker | None) -> None:
         """End every fault, but leave one broker without power for good."""
         self.cluster.note(f"heal all but {keep_down.host if keep_down else 'none'}")
+        self._is_healed = True
         self.cluster.network.heal_all()
         for broker in self.cluster.brokers:
             broker.disk.free_bytes = None
@@ -223,6 +225,8 @@ class Faults:
 
     def isolate(self, broker: SimulatedBroker | None = None) -> None:
         """Cut all links of a broker to others, and maybe to clients."""
+        if self._is_healed:  # of a swizzle that had begun
+            return
         broker = broker or self._broker()
         with_clients = self.rng.random() < 0.5
         self.cluster.note(f"isolate {broker.host}{' from clients too' if with_clients else ''}")
