@@ -201,7 +201,7 @@ def controller_id(broker: Broker) -> int:
     return broker.settings.node_id
 
 
-def _handle_here(context: Context, request: Any) -> Any:
+def _handle_here(context: Context, request: object) -> Any:
     """This broker is the active controller: decide the request, with its client's name."""
     try:
         return context.broker.api_table.by_key[context.message.api].handle(context, request)

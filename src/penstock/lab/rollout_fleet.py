@@ -71,7 +71,7 @@ class RolloutFleet:
         self._written: dict[str, int] = {}
         self._since_s: dict[str, float] = {}  # when a producer's rate began
         self.upgraded: set[str] = set()
-        self.totals = FleetTotals()
+        self.totals: FleetTotals = FleetTotals()
 
     def members(self) -> list[str]:
         """In the order in which they are upgraded."""
