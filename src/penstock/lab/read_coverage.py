@@ -55,7 +55,7 @@ class ReadCoverage:
     """All that one group has read."""
 
     def __init__(self) -> None:
-        self.events = 0
+        self.events: int = 0
         self._pieces: dict[int, list[tuple[int, int]]] = {}  # disjoint, in order; by partition
 
     def add(self, span: ReadSpan) -> None:
