@@ -170,13 +170,13 @@ def test_an_unknown_topic_is_reported_for_each_record(http: httpx.Client, cluste
 @pytest.mark.parametrize(
     "parts",
     [
-        [b'{"value": nonsense'],
-        [b'{"value": nu', b"ll, 55555"],
-        [b'{"value": {"data": "\\u00', b'zz"'],
+        [b'{"value": nonsense}'],
+        [b'{"value": nu', b"ll, 55555}"],
+        [b'{"value": {"data": "\\u00', b'zz"}}'],
         [b'{"value": null}}'],
         [b'{"value": "\xff'],
         [b"[1, 2]"],
-        [b'{"value": NaN'],
+        [b'{"value": NaN}'],
     ],
 )
 def test_a_body_that_is_not_json_is_reported_before_it_ends(

@@ -1,10 +1,9 @@
 """The stream of `records`: a report for each record leaves while the body is still read.
 
 The body is any number of JSON objects one after the other. Reports come in order; once one was
-sent the status is 200 and errors are only in reports. A body that is not JSON ends the stream with
-a last report as soon as that is certain. A cluster that cannot be reached at the first record is a
-503, so that a client retries the whole request. Plain ASGI: the response begins before the request
-has ended.
+sent the status is 200 and errors are only in reports. An object that is not JSON ends the stream
+with a last report. A cluster that cannot be reached at the first record is a 503, so that a client
+retries the whole request. Plain ASGI: the response begins before the request has ended.
 """
 
 import json
@@ -24,12 +23,8 @@ from penstock.http.site import Receive, Scope, Send
 _BAD_REQUEST: Final = 400
 _UNAVAILABLE: Final = 503
 _HEADERS: Final = [(b"content-type", b"application/json")]
-# What an object that is not complete may end with, from where it is not JSON: nothing, an open
-# string, or the beginning of an escape, a literal or the rest of a number.
-_BEGINNING: Final = re.compile(
-    r'\s*|"(?:[^"\\]|\\.)*\\?|u[0-9a-fA-F]{0,4}|-|n(ul?)?|t(ru?)?|f(a(ls?)?)?|\.|[eE][+-]?',
-    re.DOTALL,
-)
+_IN_OBJECT: Final = re.compile(r'["{}]')
+_IN_STRING: Final = re.compile(r'["\\]')
 
 
 class SideBody(msgspec.Struct):
@@ -105,7 +100,7 @@ class RecordStream(Response):
 async def _documents(receive: Receive, bytes_max: int) -> AsyncIterator[Any]:
     """The JSON objects of a body as they arrive; the last one is an error if it is not JSON."""
     decode_text = getincrementaldecoder("utf-8")().decode
-    text, more = "", True
+    text, scan, more = "", ObjectScan(), True
     while more:
         message: MutableMapping[str, Any] = await receive()
         if message["type"] == "http.disconnect":
@@ -113,23 +108,54 @@ async def _documents(receive: Receive, bytes_max: int) -> AsyncIterator[Any]:
         more = bool(message.get("more_body"))
         try:
             text = (text + decode_text(message.get("body", b""), not more)).lstrip()
-            while text:
-                document, end = _DECODER.raw_decode(text)
-                if not isinstance(document, dict):
-                    yield bad_request("the body is not a sequence of JSON objects")
-                    return
-                yield document
-                text = text[end:].lstrip()
-        except json.JSONDecodeError as error:
-            if not more or not _BEGINNING.fullmatch(text, error.pos):
-                yield bad_request(f"the body is not JSON: {error}")
-                return
+            while (end := scan.find_end(text)) is not None:
+                yield _DECODER.decode(text[:end])
+                text, scan = text[end:].lstrip(), ObjectScan()
+            if text and not (more and text.startswith("{")):
+                raise ValueError("it is not a sequence of objects")
         except (ValueError, RecursionError) as error:
             yield bad_request(f"the body is not JSON: {error}")
             return
         if len(text) > bytes_max:
             yield body_too_large(bytes_max)
             return
+
+
+class ObjectScan:
+    """Finds the end of the JSON object at the start of a growing text.
+
+    Each character is read once, however many parts the object arrives in. Whether the object is
+    valid is left to the decoder.
+    """
+
+    def __init__(self) -> None:
+        self._position = 0
+        self._depth = 0
+        self._is_in_string = False
+
+    def find_end(self, text: str) -> int | None:
+        """The position behind the object; None if more is needed, or there is no object."""
+        if not text.startswith("{"):
+            return None
+        while found := (_IN_STRING if self._is_in_string else _IN_OBJECT).search(
+            text, self._position
+        ):
+            character = found[0]
+            if character == "\\":
+                if found.end() == len(text):
+                    self._position = found.start()  # what it escapes has yet to arrive
+                    return None
+                self._position = found.end() + 1
+                continue
+            self._position = found.end()
+            if character == '"':
+                self._is_in_string = not self._is_in_string
+            else:
+                self._depth += 1 if character == "{" else -1
+                if self._depth == 0:
+                    return self._position
+        self._position = len(text)
+        return None
 
 
 def _refuse_constant(name: str) -> Any:
