@@ -65,9 +65,10 @@ def test_status_shows_a_broker_that_was_killed_and_what_it_misses(
     assert status["controller"] in (1, 2, 3)
     cluster.kill(2)
     others = ",".join(cluster.brokers[number].bootstrap for number in (1, 3))
-    until(lambda: run("status", "-b", others)["partitions"]["under_replicated"] >= 3)
+    until(lambda: run("status", "-b", others)["brokers"][1]["state"] == "fenced")
     status = run("status", "-b", others)
     assert [each["state"] for each in status["brokers"]] == ["live", "fenced", "live"]
+    assert status["partitions"]["under_replicated"] >= 3
     assert {"2": "fenced"} in [each["missing"] for each in status["problems"]]
     assert (status["partitions"]["under_min_insync"], status["partitions"]["offline"]) == (0, 0)
     text = CliRunner().invoke(build(["cluster"]), ["cluster", "status", "-b", others]).stdout

@@ -96,7 +96,7 @@ def plant_unsynced_leader(patch: pytest.MonkeyPatch) -> None:
 
 def plant_endless_referrals(patch: pytest.MonkeyPatch) -> None:
     """Followers refer a prospective candidate to a dead leader, and it follows that again."""
-    patch.setattr(following, "_is_hearsay", lambda replica, sender, leader_id: False)
+    patch.setattr(following, "_is_outdated_referral", lambda replica, sender, leader_id: False)
     patch.setattr(
         voting,
         "_may_grant_pre_vote",
