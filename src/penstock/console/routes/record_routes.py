@@ -1,7 +1,7 @@
 """`/topics/{topic}/search`, `/histogram` and one record: the records of a topic for people."""
 
 import asyncio
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -25,6 +25,9 @@ BODY_BYTES_MAX: Final = 256 << 10
 BUCKETS_MAX: Final = 200
 INT_64_MAX: Final = (1 << 63) - 1
 SEARCHES_MAX: Final = 4  # at a time
+# Offsets by time at once, of all histograms: a broker opens a batch for each, and what searches
+# send over the same connection waits behind them.
+LOOKUPS_MAX: Final = 2
 _RESULT: Final = {
     "records": [],
     "scanned": "200000",
@@ -81,6 +84,11 @@ def record_routes(node: ConsoleNode) -> APIRouter:
 def histogram_routes(node: ConsoleNode) -> APIRouter:
     """Records by time."""
     router = APIRouter(tags=["events"])
+    turns = asyncio.Semaphore(LOOKUPS_MAX)
+
+    async def offsets_at(places: list[TopicPartition], at: int) -> dict[TopicPartition, Offset]:
+        async with turns:
+            return await _offsets_at(node, places, at)
 
     @router.get("/topics/{topic}/histogram")
     async def count_by_time(
@@ -108,7 +116,7 @@ def histogram_routes(node: ConsoleNode) -> APIRouter:
         if ended <= began:
             raise bad_request("until must be after from")
         edges = bucket_edges(began, ended, buckets)
-        offsets = await asyncio.gather(*(_offsets_at(node, places, edge) for edge in edges))
+        offsets = await asyncio.gather(*(offsets_at(places, edge) for edge in edges))
         rows = buckets_of(edges, [sum(each.values()) for each in offsets])
         return json_response({"buckets": rows, "exact": await _is_exact(node, topic)})
 
@@ -129,7 +137,7 @@ async def _last_time(node: ConsoleNode, places: list[TopicPartition]) -> int | N
 
 async def _offsets_at(
     node: ConsoleNode, places: list[TopicPartition], at: int
-) -> dict[TopicPartition, Any]:
+) -> dict[TopicPartition, Offset]:
     times = dict.fromkeys(places, Millis(at))
     committed = Isolation.READ_COMMITTED
     rows = await node.gateway.run(list_offsets(times, isolation=committed))
