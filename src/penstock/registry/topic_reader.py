@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     Consumer,
     KafkaError,
     KafkaException,
@@ -32,6 +31,7 @@ logger: Final = logging.getLogger(__name__)
 POLL_S: Final = 0.5
 BATCH_RECORDS_MAX: Final = 2000
 ADMIN_S: Final = 10.0
+WATERMARKS_S: Final = 2.0
 RETRY_S: Final = 1.0
 ItemT = TypeVar("ItemT")
 
@@ -122,8 +122,11 @@ class TopicReader(Generic[ItemT]):
             }
         )
         try:
-            start = self.end_offset or OFFSET_BEGINNING
-            consumer.assign([TopicPartition(self._topic, 0, start)])
+            partition = TopicPartition(self._topic, 0)
+            # By number: librdkafka needs half a second to find the beginning of an assigned one.
+            first_offset, _ = consumer.get_watermark_offsets(partition, timeout=WATERMARKS_S)
+            partition.offset = self.end_offset or first_offset
+            consumer.assign([partition])
             while not self._stopping.is_set():
                 first = consumer.poll(POLL_S)
                 if first is not None:
