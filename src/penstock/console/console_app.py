@@ -4,7 +4,7 @@ Every address under `/console` that is not a file or a route answers with the sa
 what its address says: links, bookmarks and reloads work everywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from fastapi import APIRouter, FastAPI
@@ -32,8 +32,9 @@ def build_console(routers: Sequence[APIRouter] = ()) -> FastAPI:
 class ConsoleFront:
     """Sends pages and their files; everything else goes to the routes."""
 
-    def __init__(self, routes: App) -> None:
+    def __init__(self, routes: App, on_page: Callable[[], None]) -> None:
         self._routes = routes
+        self._on_page = on_page  # a page is about to be shown, and will ask for data
         self._assets = Assets()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,8 +53,10 @@ class ConsoleFront:
     def _page(self, scope: Scope, path: bytes) -> AssetResponse:
         if scope["method"] not in ("GET", "HEAD"):
             return _error(405, "method_not_allowed", "pages are only read")
-        asset = self._assets.shell
-        if path.startswith(_STATIC):
+        if not path.startswith(_STATIC):
+            self._on_page()
+            asset = self._assets.shell
+        else:
             name = path.removeprefix(_STATIC).decode("latin-1")
             found = self._assets.find(name)
             if found is None:

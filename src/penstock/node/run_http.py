@@ -187,7 +187,7 @@ def _site(
         HttpService(reference(documents, _DOCUMENTS), openapi_page.ROOTS, _registry_error),
         HttpService(monitor.app, MONITOR_ROOTS, _registry_error),
         v3_service(v3_front),
-        console_service(ConsoleFront(GatewayFront(gateway, console_app))),
+        console_service(ConsoleFront(GatewayFront(gateway, console_app), console.sampler.touch)),
         gateway_service(GatewayFront(gateway, gateway_app)),
     )
     return Site(services, guard, logs_access=options.logs_access, is_read_only=options.read_only)
