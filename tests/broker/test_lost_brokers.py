@@ -41,7 +41,9 @@ class OtherBroker:
         self._socket.close()
 
 
-def fenced(*, listens: bool, is_active: bool = True, takes_over: bool = False) -> list[Any]:
+def fenced(
+    *, listens: bool, is_active: bool = True, takes_over: bool = False, is_ending: bool = False
+) -> list[Any]:
     """What is submitted after the connection of broker 2 has ended, or after a takeover."""
     other = OtherBroker(listens=listens)
     endpoints = {
@@ -58,6 +60,8 @@ def fenced(*, listens: bool, is_active: bool = True, takes_over: bool = False) -
 
     async def run() -> None:
         lost = LostBrokers(controller, image)
+        if is_ending:
+            asyncio.get_running_loop().call_later(0.02, other.close)
         if takes_over:
             lost.check_all()
         else:
@@ -81,6 +85,10 @@ def test_a_broker_whose_port_is_closed_is_fenced(takes_over: bool) -> None:
     (command,) = fenced(listens=False, takes_over=takes_over)
     assert isinstance(command, FenceBroker)
     assert (command.node_id, command.epoch) == (OTHER, EPOCH)
+
+
+def test_a_broker_that_still_accepts_while_it_ends_is_fenced() -> None:
+    assert len(fenced(listens=True, is_ending=True)) == 1
 
 
 @pytest.mark.parametrize("takes_over", [False, True])

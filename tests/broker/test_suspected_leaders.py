@@ -1,9 +1,12 @@
-"""Leaders that are probably dead are not shown to clients for the length of a session."""
+"""Leaders that are probably dead are not shown to clients for a while."""
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from penstock.broker.handlers.metadata import SETTLE_S, settled
 from penstock.broker.suspected_leaders import SuspectedLeaders
 from penstock.errors import ErrorCode
 from penstock.model import Millis, NodeId
@@ -52,3 +55,20 @@ def test_a_suspected_leader_is_not_in_the_metadata(
     assert leader_of(wire) == (ErrorCode.leader_not_available, -1)
     suspected.clear()
     assert leader_of(wire) == (ErrorCode.none, 1), "what was said meanwhile is not kept"
+
+
+def test_metadata_of_a_cluster_waits_for_news_that_is_on_its_way() -> None:
+    def image(*node_ids: int) -> Any:
+        return SimpleNamespace(state=SimpleNamespace(brokers=dict.fromkeys(node_ids)))
+
+    async def wait() -> list[object]:
+        results: list[object] = []
+        waiting = settled(image(1, 2))
+        assert waiting is not None
+        waiting.listen(results.append)
+        assert results == []
+        await asyncio.sleep(SETTLE_S * 5)
+        return results
+
+    assert settled(image(1)) is None, "a broker that is alone has all the news"
+    assert asyncio.run(wait()) == [None]

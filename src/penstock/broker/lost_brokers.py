@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from penstock.model import NodeId
 
 CONNECT_S: Final = 0.5
-TRIES: Final = 2
+REFUSED_MIN: Final = 2  # times in a row
+TRIES_MAX: Final = 10
 PAUSE_S: Final = 0.05
 
 
@@ -56,10 +57,14 @@ class LostBrokers:
         endpoint = self._image.endpoint(node_id)
         if endpoint is None:
             return  # it is fenced
-        for _ in range(TRIES):
-            if not await _is_refused(endpoint.host, endpoint.port):
-                return
+        refused = 0
+        for _ in range(TRIES_MAX):  # a process that is ending may still accept the first
+            refused = refused + 1 if await _is_refused(endpoint.host, endpoint.port) else 0
+            if refused == REFUSED_MIN:
+                break
             await asyncio.sleep(PAUSE_S)
+        else:
+            return
         self._controller.submit(
             lambda caller: FenceBroker(caller, node_id, epoch, "its port is closed")
         )

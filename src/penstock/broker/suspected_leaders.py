@@ -2,8 +2,8 @@
 
 Clients that request metadata meanwhile learn that there is no leader, and retry after a moment.
 With the dead leader in the response, some would wait a second or more before they retry.
-A suspicion ends after the session of a broker: one that is not fenced by then is only out of reach
-from here.
+A suspicion ends after two sessions of a broker: one that is not fenced by then is only out of
+reach from here.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class RunningBroker:
         broker.dispatcher = Dispatcher(broker)
         self.lost_brokers = broker.lost_brokers = LostBrokers(self.controller, self.image)
         self.controller.on_active = self.lost_brokers.check_all
-        broker.suspected_leaders = SuspectedLeaders(clocks.steady, self._session_ms)
+        broker.suspected_leaders = SuspectedLeaders(clocks.steady, Millis(2 * self._session_ms))
         broker.follower_sessions = FollowerSessions(_new_session_id)
         self.in_sync_changes = broker.in_sync_changes = InSyncChanges(
             self.client,

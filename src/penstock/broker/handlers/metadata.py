@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.controller_client import controller_id
@@ -20,6 +21,7 @@ from penstock.broker.replies import when_replied
 from penstock.coordination.controller.decide_topics import check_topic_name
 from penstock.coordination.controller.events import NO_LEADER
 from penstock.errors import ErrorCode, Refused
+from penstock.machine import Deferred
 from penstock.model import TopicId
 from penstock.protocol.field_codecs import WrittenOnce
 from penstock.protocol.fields import NodeEndpoint
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from penstock.broker.leadership import Leadership
 
 PARTITIONS_PER_RESPONSE_MAX: Final = 2000
+SETTLE_S: Final = 0.005
 
 
 class _Missing(NamedTuple):
@@ -56,7 +59,23 @@ class _Missing(NamedTuple):
 
 def metadata(context: Context, request: MetadataRequest) -> Answer[MetadataResponse]:
     """Brokers, controller and the requested topics; creates missing ones if that is allowed."""
-    return when_replied(_create_missing(context, request), lambda _: _metadata(context, request))
+    reply = _create_missing(context, request)
+    if reply is None and request.topics != []:
+        reply = settled(context.broker.cluster)
+    return when_replied(reply, lambda _: _metadata(context, request))
+
+
+def settled(cluster: MetadataImage) -> Deferred[None] | None:
+    """In a cluster, wait for news of other brokers that is on its way.
+
+    A client that loses its leader asks at once. This broker's own connection to that leader ends
+    at the same moment, and the response must not name a leader that is about to be suspected.
+    """
+    if len(cluster.state.brokers) == 1:
+        return None
+    settled: Deferred[None] = Deferred(lambda: timer.cancel())
+    timer = asyncio.get_running_loop().call_later(SETTLE_S, settled.resolve, None)
+    return settled
 
 
 def _create_missing(context: Context, request: MetadataRequest) -> object:
