@@ -149,7 +149,7 @@ def latency(bootstrap: str, url: str) -> Iterator[Figure]:
     )  # fmt: skip
     yield Figure(
         f"{name}, p99, against {LIMIT_MS:g} ms whatever the machine", measured["p99_ms"], LIMIT_MS,
-        "ms", "<= 1.0", note, LIMIT,
+        "ms", "<= 1.0", note, LIMIT, floor["p99_ms"],
     )  # fmt: skip
     yield Figure(
         f"{name}, p99", measured["p99_ms"], latency_limit_ms(floor["p99_ms"], LIMIT_MS), "ms",
@@ -212,7 +212,7 @@ def stalled(bootstrap: str, url: str, pid: int) -> Iterator[Figure]:
         ("a stalled stream is sent new events after its client reads again", resumes_ms),
     ):
         p90, note = float(np.percentile(times_ms, 90)), histogram(times_ms)
-        yield Figure(f"{name}, p90", p90, SWITCH_MS, "ms", "<= 1.0", note, LIMIT)
+        yield Figure(f"{name}, 9 of 10", p90, SWITCH_MS, "ms", "<= 1.0", note, LIMIT)
         yield Figure(f"{name}, the longest", max(times_ms), SWITCH_MS, "ms", "<= 1.0", "", LIMIT)
 
 
@@ -278,21 +278,26 @@ def resume_ms(client: socket.socket) -> float:
 
 def stop_ms(url: str, address: str) -> float:
     """How long after a client stops reading the gateway still makes chunks for it."""
-    client = connect(address, receive_bytes=RECEIVE_BYTES)
-    client.settimeout(5)
-    end_s = time.perf_counter() + 0.1
-    while time.perf_counter() < end_s:
-        assert client.recv(1 << 20), "the gateway closed a stream"
-    started_s = last_s = time.perf_counter()
-    chunks = ""
     with httpx.Client(base_url=url) as http:
+        client = connect(address, receive_bytes=RECEIVE_BYTES)
+        client.settimeout(5)
+        made_chunks(http)  # connects
+        end_s = time.perf_counter() + 0.1
+        while time.perf_counter() < end_s:
+            assert client.recv(1 << 20), "the gateway closed a stream"
+        started_s = last_s = time.perf_counter()
+        chunks = made_chunks(http)
         while (now_s := time.perf_counter()) < last_s + 0.3:
-            lines = http.get("/metrics").text.splitlines()
-            now = next(line for line in lines if line.startswith("penstock_streams_chunks_total"))
+            now = made_chunks(http)
             if now != chunks:
                 chunks, last_s = now, now_s
-    client.close()
+        client.close()
     return (last_s - started_s) * 1000
+
+
+def made_chunks(http: httpx.Client) -> str:
+    lines = http.get("/metrics").text.splitlines()
+    return next(line for line in lines if line.startswith("penstock_streams_chunks_total"))
 
 
 def resident_bytes(pid: int) -> int:

@@ -179,6 +179,8 @@ def test_a_leader_whose_records_no_follower_accepts_copies_them_from_another(sta
     damage(leader, alter_a_record)
     slow.start()
     scenario.until(lambda: len(set_aside(leader)) == 1, "set the log aside")
+    for client in scenario.clients:  # a reader may have met the damage: its checksum shows it
+        client.findings[:] = [each for each in client.findings if "checksum" not in each]
     finish(scenario)
 
 
